@@ -1,0 +1,51 @@
+# Every target makes .venv on first use and keeps it; nothing has to be installed by hand.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint types links slow bench clean
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit("stragglar needs Python 3.11 or newer: set PYTHON=..." if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv $(VENV)
+
+# One stamp for each set of extras, renewed when the list of dependencies changes.
+$(VENV)/.run: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[mpi]'
+	@touch $@
+
+$(VENV)/.test: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[mpi,test]'
+	@touch $@ $(VENV)/.run
+
+demo: $(VENV)/.run ## the whole job for 8 ranks: synthesize, check, lower, replay, run on MPI, draw
+	@bash examples/demo.sh
+
+test: lint types ## lint, types and the whole test suite (the slow sweeps are in `make slow`)
+	$(BIN)/python -m pytest -n 2 -m 'not slow'
+
+lint: $(VENV)/.test ## ruff: style and formatting
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+# mypy sees the folders under the names they are installed by.
+links:
+	@mkdir -p build/typecheck/stragglar
+	@for d in schedules synth backends cli; do ln -sfn ../../../$$d build/typecheck/stragglar/$$d; done
+
+types: $(VENV)/.test links ## mypy, strict
+	$(BIN)/mypy -p stragglar
+
+slow: $(VENV)/.test ## the sweeps over every n, late rank and refinement
+	$(BIN)/python -m pytest -n 2 -m slow
+
+bench: $(VENV)/.test ## measurements: see docs/benchmarks.md
+	$(BIN)/python benchmarks/synthesis.py
+
+clean: ## remove .venv, caches and build output
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,234 @@
+"""What a buffer is made of: element types, reductions, chunk bounds, test data and the check of a result.
+
+Test data is made so that the check means something. Elements with an even index hold values so coarse
+that every order of reducing them is exact: there one bit of difference is an error. Elements with an odd
+index use the whole mantissa: there a result may differ from the reference by the rounding of n - 1
+operations and no more. Data repeats after `PERIOD` elements (a prime, so that no chunk lines up with it),
+which keeps making and checking it cheap for large buffers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..schedules import MissingError, UsageError
+
+Array = NDArray[Any]
+
+PERIOD = (1 << 20) - 3
+
+DTYPES = {
+    "f16": "float16",
+    "f32": "float32",
+    "f64": "float64",
+    "bf16": "bfloat16",
+    "i32": "int32",
+    "i64": "int64",
+}
+"""Name of an element type -> its numpy name, which is accepted too."""
+
+OPS: dict[str, np.ufunc] = {"sum": np.add, "max": np.maximum, "min": np.minimum, "prod": np.multiply}
+"""Name of a reduction -> the numpy function that joins two operands."""
+
+_ALIASES = {numpy_name: name for name, numpy_name in DTYPES.items()} | {
+    "half": "f16",
+    "float": "f32",
+    "double": "f64",
+}
+_MANTISSA = {"f16": 11, "f32": 24, "f64": 53, "bf16": 8}
+_EXPONENT = {"f16": 14, "f32": 126, "f64": 1022, "bf16": 126}
+_INTEGER_SUM, _INTEGER_BITS = 100, {"i32": 31, "i64": 63}
+
+
+def dtype_name(name: str) -> str:
+    """The short name of an element type, from that or an alias (`float32` -> `f32`).
+
+    Raises:
+        UsageError: no such type.
+    """
+    short = _ALIASES.get(name.lower(), name.lower())
+    if short not in DTYPES:
+        raise UsageError(f"element type {name!r} is not known: use one of {', '.join(DTYPES)}")
+    return short
+
+
+def numpy_dtype(name: str) -> np.dtype[Any]:
+    """The numpy type of an element type.
+
+    Raises:
+        UsageError: no such type.
+        MissingError: bf16 without the package that gives numpy this type.
+    """
+    short = dtype_name(name)
+    if short != "bf16":
+        return np.dtype(DTYPES[short])
+    try:
+        import ml_dtypes
+    except ImportError as error:
+        raise MissingError("bf16 needs the package ml_dtypes: pip install 'stragglar[mpi]'") from error
+    bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+    return bfloat16
+
+
+def reduction(op: str) -> np.ufunc:
+    """The numpy function of a reduction.
+
+    Raises:
+        UsageError: no such reduction.
+    """
+    if op not in OPS:
+        raise UsageError(f"reduction {op!r} is not known: use one of {', '.join(OPS)}")
+    return OPS[op]
+
+
+def chunk_bounds(count: int, chunks: int) -> NDArray[np.int64]:
+    """Where the chunks of a buffer of `count` elements begin and end.
+
+    Returns:
+        int64, shape (chunks + 1,): chunk c is elements bounds[c] to bounds[c + 1] - 1, sizes differ by at
+        most one, and some are empty where count < chunks.
+    """
+    whole, rest = divmod(count, chunks)
+    at = np.arange(chunks + 1, dtype=np.int64)
+    return at * whole + at * rest // chunks
+
+
+def combine(op: str, own: Array, incoming: Array, own_first: bool, out: Array) -> None:
+    """Reduces `incoming` with `own` into `out`, the lower rank's operand first.
+
+    The order makes the two ends of a swap agree bit for bit even where an operation is not commutative
+    in every bit: max of +0 and -0, or two NaNs.
+    """
+    first, second = (own, incoming) if own_first else (incoming, own)
+    OPS[op](first, second, out=out)
+
+
+def rank_input(rank: int, ranks: int, count: int, dtype: str, op: str, seed: int = 0) -> Array:
+    """The test data of one rank: shape (count,), the same wherever and whenever it is made."""
+    return np.resize(_period(rank, ranks, min(count, PERIOD), dtype_name(dtype), op, seed), count)
+
+
+def _period(rank: int, ranks: int, count: int, name: str, op: str, seed: int) -> Array:
+    kind = numpy_dtype(name)
+    rng = np.random.default_rng([seed, rank])
+    if name in _INTEGER_BITS:
+        return _integers(rng, rank, ranks, count, name, op).astype(kind)
+    data = _rounding(rng, ranks, count, op)
+    coarse = _coarse(rng, rank, ranks, (count + 1) // 2, name, op)
+    if coarse is not None:
+        data[::2] = coarse
+    return data.astype(kind)
+
+
+def _integers(rng: np.random.Generator, rank: int, ranks: int, count: int, name: str, op: str) -> Array:
+    if op != "prod":
+        return rng.integers(-_INTEGER_SUM, _INTEGER_SUM, count, endpoint=True)
+    factors = int(_INTEGER_BITS[name] / math.log2(3))
+    values = rng.integers(2, 3, count, endpoint=True) * rng.choice([-1, 1], count)
+    return np.where(_chosen(rank, ranks, count, factors), values, 1)
+
+
+def _chosen(rank: int, ranks: int, count: int, limit: int) -> NDArray[np.bool_]:
+    """For each element whether this rank's factor differs from 1: `limit` ranks at most, in turn."""
+    return (rank + np.arange(count)) % ranks < limit
+
+
+def _rounding(rng: np.random.Generator, ranks: int, count: int, op: str) -> NDArray[np.float64]:
+    if op == "prod":
+        return 1 + rng.uniform(-1, 1, count) / max(ranks, 2)
+    return rng.uniform(-1, 1, count)
+
+
+def _coarse(
+    rng: np.random.Generator, rank: int, ranks: int, count: int, name: str, op: str
+) -> NDArray[np.float64] | None:
+    """Values whose reductions are exact in any order, or None where the type has no room for them."""
+    if op == "prod":
+        power = rng.choice([0.5, 2.0], count)
+        return np.where(_chosen(rank, ranks, count, _EXPONENT[name]), power, 1.0)
+    largest = 2 ** _MANTISSA[name] // ranks
+    if largest < 1:
+        return None
+    return rng.integers(-largest, largest, count, endpoint=True).astype(np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """The right result, and how far rounding may take a computed one from it.
+
+    Attributes:
+        values: int64 or float64, shape (p,): element j of a result should be values[j mod p].
+        bound: float64, shape (p,): largest |result - values| that rounding explains, or None: exact.
+        dtype: numpy type of the results.
+    """
+
+    values: Array
+    bound: NDArray[np.float64] | None
+    dtype: np.dtype[Any]
+
+    def wrong(self, result: Array) -> int:
+        """How many elements of a result, shape (count,), are wrong (nccl-tests' #wrong)."""
+        period = len(self.values)
+        return sum(self._wrong(result[low : low + period]) for low in range(0, len(result), period))
+
+    def _wrong(self, part: Array) -> int:
+        values = self.values[: len(part)]
+        if self.bound is None:
+            # `not equal` counts a NaN as wrong.
+            return int(np.count_nonzero(~(part.astype(values.dtype) == values)))
+        with np.errstate(invalid="ignore", over="ignore"):
+            return int(
+                np.count_nonzero(~(np.abs(part.astype(np.float64) - values) <= self.bound[: len(part)]))
+            )
+
+
+def mismatches(result: Array, expected: Expected) -> int:
+    """Number of wrong elements of one rank's result; see `Expected`."""
+    return expected.wrong(result)
+
+
+def expected_of(inputs: Iterable[Array], op: str) -> Expected:
+    """What an AllReduce of these inputs (one array a rank, equal shapes and types) must give.
+
+    The bound: n - 1 roundings, each of relative size u (half the distance of 1 to the next number), in
+    any order, give at most g sum|x| for a sum and g |product| for a product, g = (n-1) u / (1 - (n-1) u)
+    (Higham, Accuracy and Stability, ch. 4); the same again, in float64, for the reference itself.
+    """
+    total, magnitude, ranks = None, None, 0
+    function = reduction(op)
+    for data in inputs:
+        ranks += 1
+        wide = data.astype(np.int64 if data.dtype.kind == "i" else np.float64)
+        total = wide if total is None else function(total, wide)
+        size = np.abs(wide) if op == "sum" else np.abs(total)
+        magnitude = size if magnitude is None or op != "sum" else magnitude + size
+        kind = data.dtype
+    if total is None or magnitude is None:
+        raise UsageError("no inputs: nothing to expect")
+    if kind.kind == "i":
+        return Expected(total.astype(kind).astype(np.int64), None, kind)  # wraps as the type does
+    if op in ("max", "min"):
+        return Expected(total, None, kind)
+    return Expected(total, (_gamma(ranks, kind) + _gamma(ranks, np.dtype(np.float64))) * magnitude, kind)
+
+
+def _gamma(ranks: int, kind: np.dtype[Any]) -> float:
+    name = _ALIASES[kind.name]
+    roundings = (ranks - 1) * 2.0 ** -_MANTISSA[name]
+    return roundings / (1 - roundings) if roundings < 1 else math.inf
+
+
+def expected(ranks: int, count: int, dtype: str, op: str, seed: int = 0) -> Expected:
+    """The right result for the data of `rank_input`; what is exact there is demanded exactly."""
+    name, count = dtype_name(dtype), min(count, PERIOD)
+    right = expected_of((_period(rank, ranks, count, name, op, seed) for rank in range(ranks)), op)
+    exact = op == "prod" or 2 ** _MANTISSA.get(name, 0) // ranks >= 1
+    if right.bound is not None and exact:
+        right.bound[::2] = 0
+    return right

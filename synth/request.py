@@ -1,0 +1,68 @@
+"""What a user asks for: ranks, who is late, the algorithm, and how finely the buffer is cut."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..schedules.errors import UsageError
+from ..schedules.ir import MAX_CHUNKS, MAX_RANKS
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request; equal requests give equal schedules.
+
+    Attributes:
+        ranks: number of ranks, 2 or more.
+        late: the late ranks (the paper: stragglers), in any order; they arrive together.
+        algorithm: a name in `synth.ALGORITHMS`.
+        refine: m: cut the buffer into m times the chunks that the algorithm needs at least.
+        chunks: cut the buffer into exactly so many chunks instead.
+
+    Raises:
+        UsageError: the request contradicts itself.
+    """
+
+    ranks: int
+    late: tuple[int, ...] = ()
+    algorithm: str = "stragglar"
+    refine: int | None = None
+    chunks: int | None = None
+
+    def __post_init__(self) -> None:
+        if not 2 <= self.ranks <= MAX_RANKS:
+            raise UsageError(f"ranks must be 2..{MAX_RANKS}, not {self.ranks}")
+        object.__setattr__(self, "late", tuple(sorted(self.late)))
+        if len(set(self.late)) != len(self.late):
+            raise UsageError(f"a late rank is named twice: {', '.join(map(str, self.late))}")
+        outside = [r for r in self.late if not 0 <= r < self.ranks]
+        if outside:
+            raise UsageError(f"late rank {outside[0]} does not exist: ranks are 0..{self.ranks - 1}")
+        if len(self.late) == self.ranks:
+            raise UsageError("all ranks are late, so none is: name at most ranks - 1 of them")
+        if self.refine is not None and self.chunks is not None:
+            raise UsageError("give a refinement or a chunk count, not both")
+        for name, value in (("refinement", self.refine), ("chunk count", self.chunks)):
+            if value is not None and not 1 <= value <= MAX_CHUNKS:
+                raise UsageError(f"the {name} must be 1..{MAX_CHUNKS}, not {value}")
+
+    @property
+    def arrivals(self) -> tuple[tuple[int, ...], ...]:
+        """The late ranks as one group that arrives together."""
+        return (self.late,) if self.late else ()
+
+    def chunk_count(self, unit: int) -> int:
+        """Chunks to use, for an algorithm whose natural number of chunks is `unit`.
+
+        Raises:
+            UsageError: more chunks than a schedule can number.
+        """
+        wanted = self.chunks if self.chunks is not None else unit * (self.refine or 1)
+        if wanted > MAX_CHUNKS:
+            raise UsageError(f"{wanted} chunks are more than the {MAX_CHUNKS} a schedule can number")
+        return wanted
+
+    def granularity(self) -> tuple[tuple[str, int], ...]:
+        """The part of the request about chunks, as parameters of an `Origin`."""
+        named = (("refine", self.refine), ("chunks", self.chunks))
+        return tuple((name, value) for name, value in named if value is not None)
