@@ -62,9 +62,7 @@ def rank_programs(schedule: Schedule) -> tuple[RankProgram, ...]:
     return tuple(rank_program(schedule, rank) for rank in range(schedule.ranks))
 
 
-def _steps(
-    index: int, table: NDArray[np.int64], rounds: NDArray[np.int64], rank: int
-) -> NDArray[np.int64]:
+def _steps(index: int, table: NDArray[np.int64], rounds: NDArray[np.int64], rank: int) -> NDArray[np.int64]:
     receives = table[:, DST] == rank
     steps = np.column_stack(
         (

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from ..schedules import Schedule, UsageError
 from .elements import dtype_name, numpy_dtype, reduction
@@ -59,6 +60,19 @@ class RunRequest:
                 f"{self.bytes} bytes is not a whole number of {self.dtype} elements ({item} bytes each)"
             )
         self._check_numbers()
+
+    def to_json(self) -> dict[str, Any]:
+        """The request as plain JSON values; `from_json` gives it back."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> RunRequest:
+        """Makes a request from what `to_json` gave, also after a trip through a JSON file."""
+        fields: dict[str, Any] = dict(data)
+        for key in ("late", "delays"):
+            if fields.get(key) is not None:
+                fields[key] = tuple(fields[key])
+        return cls(**fields)
 
     def _check_numbers(self) -> None:
         if self.repeat < 1 or self.warmup < 0 or self.seed < 0:

@@ -95,7 +95,7 @@ def _schedule(ranks: int, rounds: list[NDArray[np.int64]], name: str) -> Schedul
 def _bodies(text: str, name: str) -> Iterator[tuple[int, list[str]]]:
     # Yields (line number, matchings) of every round, in order.
     expected, in_round, line = 0, False, 0
-    for line, content in enumerate(text.splitlines(), start=1):
+    for line, content in enumerate(text.split("\n"), start=1):
         content = content.strip()
         if not content:
             continue
@@ -135,13 +135,14 @@ def _rows(items: list[str], where: str) -> list[_Row]:
         if swap := _SWAP.fullmatch(item):
             early, late, chunk = map(int, swap.groups())
             rows += [(early, late, chunk, 1, Op.REDUCE), (late, early, chunk, 1, Op.REDUCE)]
-        elif copy := _ONE_WAY.fullmatch(item) or _TWO_WAY.fullmatch(item):
-            numbers = list(map(int, copy.groups()))
-            if len(numbers) == 6 and numbers[3:5] != [numbers[1], numbers[0]]:
-                raise FormatError(
-                    f"{where}: the two ways of {_shown(item)} are not between the same two ranks"
-                )
-            rows += [(*numbers[i : i + 3], 1, Op.COPY) for i in range(0, len(numbers), 3)]  # type: ignore[misc]
+        elif copy := _ONE_WAY.fullmatch(item):
+            src, dst, chunk = map(int, copy.groups())
+            rows.append((src, dst, chunk, 1, Op.COPY))
+        elif copy := _TWO_WAY.fullmatch(item):
+            src, dst, chunk, back, to, other = map(int, copy.groups())
+            if (back, to) != (dst, src):
+                raise FormatError(f"{where}: the two ways are not between the same ranks: {_shown(item)}")
+            rows += [(src, dst, chunk, 1, Op.COPY), (dst, src, other, 1, Op.COPY)]
         else:
             raise FormatError(f"{where}: not a matching: {_shown(item)}")
     return rows

@@ -140,6 +140,11 @@ def _ranks_in(words: Words) -> list[int]:
     return [int(r) for r in np.flatnonzero(bits)]
 
 
+def _others(parts: list[int]) -> str:
+    more = len(parts) - 1
+    return f" (and {more} other part{'s' if more > 1 else ''})" if more else ""
+
+
 def _follow_chunks(schedule: Schedule, low: int, high: int, found: _Collector) -> None:
     state = initial_state(schedule.ranks, high - low)
     for index, phase in enumerate(schedule.phases):
@@ -196,8 +201,7 @@ def _report_twice(
     def describe() -> Iterator[Violation]:
         for i in _rows(twice, step.dst, step.chunk):
             rank, chunk, both = int(step.dst[i]), int(step.chunk[i]) + here.low, _ranks_in(overlap[i])
-            others = f" (and {len(both) - 1} other parts)" if len(both) > 1 else ""
-            message = f"rank {rank} would add rank {both[0]}'s part of chunk {chunk} twice{others}"
+            message = f"rank {rank} would add rank {both[0]}'s part of chunk {chunk} twice{_others(both)}"
             yield Violation("double-count", here.phase, here.round, rank, chunk, message)
 
     found.add((here.index, here.round), describe(), int(twice.sum()))
@@ -213,8 +217,8 @@ def _check_complete(schedule: Schedule, state: Words, low: int, found: _Collecto
     def describe() -> Iterator[Violation]:
         for rank, chunk in np.argwhere(lacking).tolist():
             missing = _ranks_in(full & ~state[rank, chunk])
-            others = f" (and {len(missing) - 1} other parts)" if len(missing) > 1 else ""
-            message = f"rank {rank} ends without rank {missing[0]}'s part of chunk {chunk + low}{others}"
+            part = f"rank {missing[0]}'s part of chunk {chunk + low}{_others(missing)}"
+            message = f"rank {rank} ends without {part}"
             yield Violation("incomplete", phase, -1, rank, chunk + low, message)
 
     found.add((len(schedule.phases), 0), describe(), int(lacking.sum()))

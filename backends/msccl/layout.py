@@ -63,7 +63,9 @@ class Geometry:
 
     def __post_init__(self) -> None:
         if self.chunk < 1 or self.slot < 1:
-            raise UsageError(f"a chunk of {self.chunk} elements in slots of {self.slot}: both must be positive")
+            raise UsageError(
+                f"a chunk of {self.chunk} elements in slots of {self.slot}: both must be positive"
+            )
 
     @property
     def slices(self) -> int:
@@ -129,5 +131,7 @@ class Layout:
 
     def name(self, cell: int) -> str:
         """What a file calls that cell, as `i[3]`; in place, input and output cells are `i`."""
-        buffer = max((b for b in Buffer if self.base(b) <= cell), key=lambda b: (self.base(b), b is Buffer.INPUT))
+        buffer = max(
+            (b for b in Buffer if self.base(b) <= cell), key=lambda b: (self.base(b), b is Buffer.INPUT)
+        )
         return f"{buffer}[{cell - self.base(buffer)}]"

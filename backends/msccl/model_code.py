@@ -88,13 +88,18 @@ class Transfer:
         """Chunks that the step handles."""
         return self.step.count
 
-    def reads(self) -> range:
-        """Cells read before anything is written, without those `written_over` adds."""
+    def source(self) -> range:
+        """Cells of `src`."""
         return range(self.src, self.src + self.count) if self.src >= 0 else range(0)
 
-    def writes(self) -> range:
-        """Cells written."""
+    def target(self) -> range:
+        """Cells of `dst`, all written."""
         return range(self.dst, self.dst + self.count) if self.dst >= 0 else range(0)
+
+    @property
+    def accumulates(self) -> bool:
+        """Whether the step reads what it writes."""
+        return self.step.op is OpCode.REDUCE
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +151,7 @@ def load(program: Program, in_place: bool) -> Code:
 
 def describe(transfer: Transfer, block: BlockCode, layout: Layout) -> str:
     """What a step does, as `s i[3] to rank 4, channel 1`."""
-    cells = transfer.reads() if transfer.dst < 0 else transfer.writes()
+    cells = transfer.source() if transfer.dst < 0 else transfer.target()
     first = layout.name(cells.start)
     name = first if len(cells) < 2 else f"{first[:-1]}..{layout.name(cells[-1])[2:]}"
     text = f"{transfer.step.op} {name}"
@@ -166,7 +171,9 @@ def _load_block(program: Program, layout: Layout, gpu: RankProgram, block: Threa
         ref = StepRef(gpu.rank, block.id, step.index)
         if step.dep_block >= 0:
             if step.dep_block not in ids:
-                raise InvalidScheduleError(f"{ref} depends on tb {step.dep_block}, which rank {gpu.rank} lacks")
+                raise InvalidScheduleError(
+                    f"{ref} depends on tb {step.dep_block}, which rank {gpu.rank} lacks"
+                )
             waits.append(Wait(step.dep_block, step.dep_step))
         if step.op is OpCode.NOP:
             continue
@@ -214,7 +221,9 @@ def _owners(blocks: tuple[BlockCode, ...], *, sending: bool) -> dict[Link, Block
             continue
         if link in owners:
             first, second = owners[link].block.id, code.block.id
-            what = f"{'send to' if sending else 'receive from'} rank {link.target if sending else link.source}"
+            what = (
+                f"{'send to' if sending else 'receive from'} rank {link.target if sending else link.source}"
+            )
             raise InvalidScheduleError(
                 f"rank {code.rank} tbs {first} and {second} both {what} on channel {link.channel}"
             )

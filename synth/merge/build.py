@@ -21,7 +21,7 @@ STORED: dict[int, tuple[tuple[int, ...], tuple[int, ...]]] = {
 """Ages received and sent by role for the N that tiles cannot serve, found once with a CP-SAT search."""
 
 
-def merge_rounds(early: int, chunks: int, *, time_limit: float | None = None) -> MergeRounds:
+def merge_rounds(early: int, chunks: int) -> MergeRounds:
     """The post phase for `early` early ranks (0..N-1), one late rank (N) and `chunks` chunks, k of them.
 
     Meets the bound k + ceil(log2(N + 1)) - 1 for every N >= 1 and every k >= 1, but for N = 2 with k >= 3:
@@ -31,7 +31,6 @@ def merge_rounds(early: int, chunks: int, *, time_limit: float | None = None) ->
     Args:
         early: N >= 1.
         chunks: k >= 1.
-        time_limit: taken so that every constructor can be called alike; nothing is searched for here.
 
     Raises:
         ValueError: N or k below 1.
@@ -41,7 +40,6 @@ def merge_rounds(early: int, chunks: int, *, time_limit: float | None = None) ->
         >>> len(m.rounds), m.gap, m.method
         (12, 0, 'tiles')
     """
-    del time_limit
     if early < 1 or chunks < 1:
         raise ValueError(f"{early} early ranks, {chunks} chunks: both must be at least 1")
     built = _build(early, chunks)

@@ -61,7 +61,8 @@ def _check_late(m: MergeRounds, r: int, rows: IntArray) -> Held:
     owner = r % m.early
     swap = [[owner, late, r], [late, owner, r]]
     _require(rows[of_late].tolist() == swap, f"the late rank must swap chunk {r} with rank {owner}", r)
-    return np.logical_not(of_late)
+    copies: Held = ~of_late
+    return copies
 
 
 def _check_copies(held: Held, r: int, copies: IntArray) -> None:

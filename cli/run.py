@@ -1,0 +1,109 @@
+"""`stragglar run`: a schedule on a backend, every result checked, times from the last arrival."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from ..backends.run import RUNNERS, RunReport, RunRequest, Timing, run
+from ..schedules import load_schedule
+from ..schedules.units import format_bytes, format_seconds
+from .options import SECONDS, SIZE, input_argument, json_option, late_option
+
+
+@click.command("run")
+@input_argument
+@click.option(
+    "--on", type=click.Choice(RUNNERS.names()), default="model", show_default=True, help="Backend to run on."
+)
+@click.option("--bytes", "size", type=SIZE, help="Size of the buffer, e.g. 64MiB.")
+@click.option("--count", type=int, help="Size of the buffer in elements, instead of --bytes.")
+@click.option("--dtype", default="f32", show_default=True, help="f16, bf16, f32, f64, i32 or i64.")
+@click.option("--op", default="sum", show_default=True, help="sum, max, min or prod.")
+@click.option("--late-by", type=SECONDS, default="0", show_default=True, help="How late the last rank comes.")
+@late_option(help="Who really is late, if others than the schedule plans for.")
+@click.option("--repeat", type=int, default=5, show_default=True, help="Measured repetitions.")
+@click.option("--warmup", type=int, default=1, show_default=True, help="Repetitions before, not measured.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the test data.")
+@click.option(
+    "--time-limit",
+    type=SECONDS,
+    default="120s",
+    show_default=True,
+    help="For the whole run, beside the delays asked for.",
+)
+@json_option
+def command(
+    file: str,
+    on: str,
+    size: int | None,
+    count: int | None,
+    dtype: str,
+    op: str,
+    late_by: float,
+    late: tuple[int, ...],
+    repeat: int,
+    warmup: int,
+    seed: int,
+    time_limit: float,
+    as_json: bool,
+) -> int:
+    """Run a schedule and check the result of every rank on random data.
+
+    --on model computes in this process; --on mpi starts one MPI process a rank (or uses those it was
+    started under: mpiexec, srun) and measures, beside MPI's own Allreduce in the same run.
+
+    \b
+    Example:
+      stragglar run s.json --on mpi --bytes 64MiB --late-by 200ms
+      mpiexec -n 8 stragglar run s.json --on mpi --bytes 64MiB
+    """
+    request = RunRequest(
+        bytes=1 << 20 if size is None and count is None else size,
+        count=count,
+        dtype=dtype,
+        op=op,
+        late_by=late_by,
+        late=late or None,
+        repeat=repeat,
+        warmup=warmup,
+        seed=seed,
+        time_limit=time_limit,
+    )
+    report = run(load_schedule(file), on, request)
+    click.echo(json.dumps(report.to_json()) if as_json else run_text(report))
+    return 0 if report.correct else 1
+
+
+def run_text(report: RunReport) -> str:
+    """A report for people, in nccl-tests' columns."""
+    late = f", {format_seconds(report.late_by)} late: rank {_ranks(report)}" if report.late_by else ""
+    lines = [
+        f"{report.backend}: {report.ranks} ranks, {format_bytes(report.bytes)}"
+        f" ({report.count} {report.dtype}, {report.op}){late}",
+    ]
+    if report.schedule is not None:
+        heads = ("from last arrival", "median", "fastest", "slowest", "algbw GB/s", "busbw GB/s", "#wrong")
+        lines.append(f"{heads[0]:<22}" + "".join(f"{h:>12}" for h in heads[1:]))
+        lines.append(_row("schedule", report.schedule))
+    if report.mpi_allreduce is not None:
+        lines.append(_row("MPI Allreduce", report.mpi_allreduce))
+    if report.speedup is not None:
+        lines.append(f"measured on this machine: {report.speedup:.2f} times MPI's own Allreduce")
+    verdict = (
+        "every element of every rank is right" if report.correct else f"{report.wrong} elements are WRONG"
+    )
+    lines.append(verdict)
+    return "\n".join(lines)
+
+
+def _ranks(report: RunReport) -> str:
+    late = [r for r, delay in enumerate(report.delays) if delay]
+    return ", ".join(map(str, late[:8])) + (" ..." if len(late) > 8 else "")
+
+
+def _row(name: str, timing: Timing) -> str:
+    times = (timing.seconds, timing.minimum, timing.maximum)
+    cells = [*(format_seconds(t) for t in times), f"{timing.algbw:.3f}", f"{timing.busbw:.3f}"]
+    return f"{name:<22}" + "".join(f"{c:>12}" for c in [*cells, str(timing.wrong)])
