@@ -120,9 +120,7 @@ def _period(rank: int, ranks: int, count: int, name: str, op: str, seed: int) ->
     if name in _INTEGER_BITS:
         return _integers(rng, rank, ranks, count, name, op).astype(kind)
     data = _rounding(rng, ranks, count, op)
-    coarse = _coarse(rng, rank, ranks, (count + 1) // 2, name, op)
-    if coarse is not None:
-        data[::2] = coarse
+    data[::2] = _coarse(rng, rank, ranks, (count + 1) // 2, name, op)
     return data.astype(kind)
 
 
@@ -135,7 +133,7 @@ def _integers(rng: np.random.Generator, rank: int, ranks: int, count: int, name:
 
 
 def _chosen(rank: int, ranks: int, count: int, limit: int) -> NDArray[np.bool_]:
-    """For each element whether this rank's factor differs from 1: `limit` ranks at most, in turn."""
+    """For each element whether this rank has a part in it: `limit` ranks at most, in turn."""
     return (rank + np.arange(count)) % ranks < limit
 
 
@@ -147,15 +145,15 @@ def _rounding(rng: np.random.Generator, ranks: int, count: int, op: str) -> NDAr
 
 def _coarse(
     rng: np.random.Generator, rank: int, ranks: int, count: int, name: str, op: str
-) -> NDArray[np.float64] | None:
-    """Values whose reductions are exact in any order, or None where the type has no room for them."""
+) -> NDArray[np.float64]:
+    """Values whose reductions are exact in any order."""
     if op == "prod":
         power = rng.choice([0.5, 2.0], count)
         return np.where(_chosen(rank, ranks, count, _EXPONENT[name]), power, 1.0)
-    largest = 2 ** _MANTISSA[name] // ranks
-    if largest < 1:
-        return None
-    return rng.integers(-largest, largest, count, endpoint=True).astype(np.float64)
+    room = 2 ** _MANTISSA[name]
+    largest = max(1, room // ranks)
+    values = rng.integers(-largest, largest, count, endpoint=True)
+    return np.where(_chosen(rank, ranks, count, room), values, 0).astype(np.float64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,8 +195,8 @@ def expected_of(inputs: Iterable[Array], op: str) -> Expected:
     """What an AllReduce of these inputs (one array a rank, equal shapes and types) must give.
 
     The bound: n - 1 roundings, each of relative size u (half the distance of 1 to the next number), in
-    any order, give at most g sum|x| for a sum and g |product| for a product, g = (n-1) u / (1 - (n-1) u)
-    (Higham, Accuracy and Stability, ch. 4); the same again, in float64, for the reference itself.
+    any order, give at most g sum|x| for a sum and g |product| for a product, g = (1 + u)^(n-1) - 1
+    (Higham, Accuracy and Stability, ch. 3 and 4); the same again, in float64, for the reference itself.
     """
     total, magnitude, ranks = None, None, 0
     function = reduction(op)
@@ -220,15 +218,13 @@ def expected_of(inputs: Iterable[Array], op: str) -> Expected:
 
 def _gamma(ranks: int, kind: np.dtype[Any]) -> float:
     name = _ALIASES[kind.name]
-    roundings = (ranks - 1) * 2.0 ** -_MANTISSA[name]
-    return roundings / (1 - roundings) if roundings < 1 else math.inf
+    return math.expm1((ranks - 1) * math.log1p(2.0 ** -_MANTISSA[name]))
 
 
 def expected(ranks: int, count: int, dtype: str, op: str, seed: int = 0) -> Expected:
     """The right result for the data of `rank_input`; what is exact there is demanded exactly."""
     name, count = dtype_name(dtype), min(count, PERIOD)
     right = expected_of((_period(rank, ranks, count, name, op, seed) for rank in range(ranks)), op)
-    exact = op == "prod" or 2 ** _MANTISSA.get(name, 0) // ranks >= 1
-    if right.bound is not None and exact:
+    if right.bound is not None:
         right.bound[::2] = 0
     return right

@@ -47,7 +47,7 @@ def run_model(schedule: Schedule, inputs: Sequence[Array] | Array, op: str, upto
         for phase in schedule.phases[:last]:
             _run_phase(state, phase, op)
     flat = state.reshape(schedule.ranks, -1)
-    return flat if where is None else flat[:, where]
+    return flat if where is None else flat.take(where, axis=1)
 
 
 def _chunked(data: Array, chunks: int) -> tuple[Array, Index | None]:

@@ -96,9 +96,15 @@ def _summary(lowered: Lowered, runtime: str) -> list[str]:
     program = lowered.program
     blocks = max(len(gpu.blocks) for gpu in program.gpus)
     steps = max(len(block.steps) for gpu in program.gpus for block in gpu.blocks)
-    return [
+    lines = [
         f"{program.name}: {blocks} thread blocks a rank, up to {steps} steps each,"
         f" {program.channels} channels",
         f"read back and executed in the runtime model: {lowered.report.summary()}",
-        selection_of(program, profile_named(runtime)).describe(),
+        f"a runtime uses it for: {selection_of(program, profile_named(runtime)).describe()}",
     ]
+    if program.chunks & (program.chunks - 1):
+        lines.append(
+            f"no power-of-two size is a multiple of {program.chunks}: the runtime silently takes its own"
+            " AllReduce for those; synth --chunks 128 makes a schedule that fits them"
+        )
+    return lines

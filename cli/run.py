@@ -6,6 +6,7 @@ import json
 
 import click
 
+from ..backends.mpi.environment import rank_here
 from ..backends.run import RUNNERS, RunReport, RunRequest, Timing, run
 from ..schedules import load_schedule
 from ..schedules.units import format_bytes, format_seconds
@@ -72,7 +73,8 @@ def command(
         time_limit=time_limit,
     )
     report = run(load_schedule(file), on, request)
-    click.echo(json.dumps(report.to_json()) if as_json else run_text(report))
+    if on != "mpi" or rank_here() in (None, 0):  # under a user's mpiexec every rank has the report
+        click.echo(json.dumps(report.to_json()) if as_json else run_text(report))
     return 0 if report.correct else 1
 
 

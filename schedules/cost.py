@@ -69,10 +69,10 @@ def cost(schedule: Schedule, size: float, link: Link, delay: float = 0.0) -> Cos
         A `Cost`. `post_seconds` is the exposed time of all phases: what the last rank waits for.
 
     Raises:
-        UsageError: a negative size or delay.
+        UsageError: a size or delay that is negative or not finite.
     """
-    if size < 0 or delay < 0:
-        raise UsageError("size and delay must not be negative")
+    if not (0 <= size < float("inf") and 0 <= delay < float("inf")):
+        raise UsageError("size and delay must be finite and not negative")
     groups = len(schedule.arrivals)
     clock, parts = 0.0, []
     for index, phase in enumerate(schedule.phases):

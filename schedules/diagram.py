@@ -72,7 +72,8 @@ def render(
     layout = summary_layout() if hopeless else choose_layout(parts, shown, width, ranks is not None)
     pieces: list[RenderableType] = [*_head(schedule, found, layout, symbols)]
     for index, part in enumerate(parts):
-        pieces += _phase_pieces(schedule, index, part, layout, symbols)
+        pieces += [Text(), _phase_heading(schedule, index, found.valid, symbols)]
+        pieces += _phase_tables(part, layout, symbols)
     pieces += _foot(schedule, found, layout, width, symbols)
     return _print(pieces, width, color)
 
@@ -127,28 +128,26 @@ def _legend(ranks: int, layout: Layout, symbols: Symbols) -> Iterator[str]:
         signs = (
             f"{symbols.send}5:2 sends chunk 2 to rank 5",
             f"{symbols.reduce}5:2 adds chunk 2 from rank 5",
-            f"{symbols.copy}5:2 takes it as it is",
+            f"{symbols.copy}5:2 copies it",
         )
         yield "   ".join(signs)
     if layout.explicit:
-        yield "complete: 0-2:all 3:4 says that chunks 0 to 2 are complete on all ranks, chunk 3 on 4 of them"
+        yield "complete: 0-2:all 3:4 = chunks 0 to 2 on all ranks, chunk 3 on 4 of them"
     else:
         many = f"all{symbols.times}3"
-        yield f"complete: {many} 4 says that 3 chunks are complete on all ranks, one on 4 of them"
+        yield f"complete: {many} 4 = 3 chunks on all ranks, one on 4 of them"
 
 
-def _phase_pieces(
-    schedule: Schedule, index: int, part: Part, layout: Layout, symbols: Symbols
-) -> Iterator[RenderableType]:
-    yield Text()
-    yield _phase_heading(schedule, index, symbols)
-    if part.rounds:
-        yield from (make_table(part, band, layout, symbols) for band in layout.bands)
+def _phase_tables(part: Part, layout: Layout, symbols: Symbols) -> Iterator[RenderableType]:
+    for number, band in enumerate(layout.bands if part.rounds else ()):
+        if number:
+            yield Text()
+        yield make_table(part, band, layout, symbols)
     if len(part.rounds) < len(part.phase):
         yield Text(f"{_many(len(part.phase) - len(part.rounds), 'round')} not shown", style="dim")
 
 
-def _phase_heading(schedule: Schedule, index: int, symbols: Symbols) -> Text:
+def _phase_heading(schedule: Schedule, index: int, valid: bool, symbols: Symbols) -> Text:
     phase, absent = schedule.phases[index], schedule.absent(index)
     arrived = f"after {_names(schedule.arrivals[index - 1])} arrived" if index else ""
     waiting = f"while {_names(absent)} {'is' if len(absent) == 1 else 'are'} late" if absent else ""
@@ -158,7 +157,8 @@ def _phase_heading(schedule: Schedule, index: int, symbols: Symbols) -> Text:
         length += f" = {_many(phase.chunk_rounds, 'chunk-round')}"
     if phase is schedule.post:
         certificate = certify(schedule)
-        length += f", bound {certificate.post_bound}, gap {certificate.gap}"
+        length += f", bound {certificate.post_bound}"
+        length += f", gap {certificate.gap}" if valid else ""  # a bound is one for AllReduces alone
     return Text.assemble((phase.name, "bold"), f": {when} {symbols.dot} {length}")
 
 

@@ -153,7 +153,7 @@ def _int(value: object, where: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise FormatError(f"{where}: expected an integer")
     if abs(value) > 1 << 40:
-        raise FormatError(f"{where}: {value} is outside any sensible range")
+        raise FormatError(f"{where}: {str(value)[:40]} is outside any sensible range")
     return value
 
 

@@ -244,7 +244,8 @@ class Schedule:
         _check_arrivals(self.ranks, self.arrivals)
         names, wanted = tuple(p.name for p in self.phases), phase_names(len(self.arrivals))
         if names != wanted:
-            raise InvalidScheduleError(f"phases must be {', '.join(wanted)}, not {', '.join(names)}")
+            given = ", ".join(names)[:200] or "none"
+            raise InvalidScheduleError(f"phases must be {', '.join(wanted)[:200]}, not {given}")
         for phase in self.phases:
             _check_table(phase, self.ranks, self.chunks)
 
@@ -280,10 +281,11 @@ def _check_arrivals(ranks: int, arrivals: Sequence[Sequence[int]]) -> None:
         raise InvalidScheduleError("a group of late ranks is empty")
     if any(list(group) != sorted(group) for group in arrivals):
         raise InvalidScheduleError("ranks within a group of late ranks must be ascending")
-    if any(not 0 <= r < ranks for r in late):
-        raise InvalidScheduleError(f"late ranks must be in 0..{ranks - 1}, not {late}")
+    outside = [r for r in late if not 0 <= r < ranks]
+    if outside:
+        raise InvalidScheduleError(f"late ranks must be in 0..{ranks - 1}, not {outside[0]}")
     if len(set(late)) != len(late):
-        raise InvalidScheduleError(f"a late rank is named twice: {late}")
+        raise InvalidScheduleError("a late rank is named twice")
     if len(late) == ranks:
         raise InvalidScheduleError("all ranks are late: then none is; name at most ranks - 1")
 

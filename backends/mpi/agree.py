@@ -5,14 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
+from typing import TYPE_CHECKING
 
 import numpy as np
-from mpi4py import MPI
 
 from ...schedules import RunError, Schedule, dump_schedule
 from ..request import RunRequest
 from .clock import machine
 from .waiting import Waiter
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
 
 _CARD_BYTES = 1024
 
@@ -74,6 +77,8 @@ def hosts(comm: MPI.Intracomm, waiter: Waiter) -> tuple[tuple[str, ...], bool]:
     Raises:
         RunError: a rank does not come.
     """
+    from mpi4py import MPI
+
     own = {"host": MPI.Get_processor_name()[:200], "machine": machine()[:400]}
     cards = exchange(comm, waiter, own)
     return tuple(dict.fromkeys(c["host"] for c in cards)), len({c["machine"] for c in cards}) == 1

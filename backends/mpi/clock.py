@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-from mpi4py import MPI
 
 from .waiting import Blocked, Waiter
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
 
 _TAG = 11
 _EXCHANGES = 12
@@ -22,6 +25,8 @@ def machine() -> str:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         return f"{boot} {Path('/proc/self/ns/time').readlink()}"
     except OSError:
+        from mpi4py import MPI
+
         return MPI.Get_processor_name()
 
 

@@ -13,15 +13,18 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-from mpi4py import MPI
 
 from ...schedules import UsageError
 from ..elements import Array, combine, reduction
 from ..programs import RankProgram
 from .plan import Step, plan
 from .waiting import Blocked, Waiter
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
 
 PIECE_BYTES = 1 << 30
 """Longest MPI message; longer ones are cut, so that counts fit an int in any MPI."""
@@ -172,6 +175,8 @@ class Executor:
         return issued
 
     def _start(self, index: int, data: Array) -> None:
+        from mpi4py import MPI
+
         step = self._steps[index]
         start = self._comm.Isend if step.send else self._comm.Irecv
         pieces = range(0, len(data), PIECE_BYTES)
@@ -181,6 +186,8 @@ class Executor:
         self._pieces[index] = len(pieces)
 
     def _collect(self) -> int:
+        from mpi4py import MPI
+
         finished = MPI.Request.Testsome(self._requests) if self._requests else None
         if not finished:
             return 0

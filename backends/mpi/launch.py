@@ -21,21 +21,16 @@ from ...schedules import MissingError, RunError, Schedule, dump_schedule
 from ..report import RunReport
 from ..request import RunRequest
 from . import verdict
+from .environment import rank_here
 
 STARTUP_SECONDS = 30.0
 """What starting the ranks may take, beside the run itself."""
 
+END_SECONDS = 5.0
+"""How long to wait for killed processes to be gone."""
+
 _POLL_SECONDS = 0.02
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-_RANK_VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK")
-
-
-def rank_here() -> int | None:
-    """The rank of this process where mpiexec or srun has started it; None where nobody has."""
-    names = list(_RANK_VARIABLES)
-    if int(os.environ.get("SLURM_STEP_NUM_TASKS", "1")) > 1:
-        names.append("SLURM_PROCID")
-    return next((int(os.environ[name]) for name in names if os.environ.get(name, "").isdigit()), None)
 
 
 def run(schedule: Schedule, request: RunRequest) -> RunReport:
@@ -83,7 +78,7 @@ def run_mpi(schedule: Schedule, request: RunRequest) -> RunReport:
         folder = Path(name)
         _write_job(folder, schedule, request)
         command = [mpiexec, *_options(mpiexec), "-n", str(schedule.ranks)]
-        command += [sys.executable, "-P", "-m", "stragglar.backends.mpi.worker", name]
+        command += [sys.executable, "-P", "-m", "stragglar.backends.mpi.guard", name]
         with (folder / "output.txt").open("wb") as output:
             process = subprocess.Popen(
                 command,
@@ -94,7 +89,7 @@ def run_mpi(schedule: Schedule, request: RunRequest) -> RunReport:
                 start_new_session=True,
             )
         try:
-            return _outcome(process, folder, schedule, request)
+            return _outcome(process, folder, request.run_seconds(schedule) + STARTUP_SECONDS)
         finally:
             _end(process, folder)
 
@@ -118,31 +113,27 @@ def _options(mpiexec: str) -> list[str]:
     return [*options, "--allow-run-as-root"] if os.geteuid() == 0 else options
 
 
-def _outcome(
-    process: subprocess.Popen[bytes], folder: Path, schedule: Schedule, request: RunRequest
-) -> RunReport:
-    limit = request.run_seconds(schedule) + STARTUP_SECONDS
+def _outcome(process: subprocess.Popen[bytes], folder: Path, limit: float) -> RunReport:
     deadline = time.monotonic() + limit
-    gone: int | None = None
     while process.poll() is None:
         if time.monotonic() > deadline:
             culprit = verdict.stopped(folder) or "no rank failed, it is just not over"
             raise RunError(f"the run did not end within {limit:.0f} s: {culprit}")
-        if gone is None:
-            gone = verdict.first_gone(folder)
         time.sleep(_POLL_SECONDS)
     report = folder / "report.json"
     if process.returncode == 0 and report.exists():
         return RunReport.from_json(json.loads(report.read_text(encoding="utf-8")))
-    raise RunError(verdict.reason(folder, process.returncode, gone))
+    raise RunError(verdict.reason(folder, process.returncode))
 
 
 def _end(process: subprocess.Popen[bytes], folder: Path) -> None:
     """Kills whatever is left of a run. mpiexec may start ranks in sessions of their own."""
-    if process.poll() is None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-    for pid in verdict.processes(folder):
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, signal.SIGKILL)
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    until = time.monotonic() + END_SECONDS
+    while (left := verdict.processes(folder)) and time.monotonic() < until:
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(_POLL_SECONDS)  # a killed process takes a moment to go
     process.wait()

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from mpi4py import MPI
 
 from ..elements import OPS, Array
 
-_TYPES = {"f32": MPI.FLOAT, "f64": MPI.DOUBLE, "i32": MPI.INT32_T, "i64": MPI.INT64_T}
-_OPS = {"sum": MPI.SUM, "max": MPI.MAX, "min": MPI.MIN, "prod": MPI.PROD}
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+_TYPES = {"f32": "FLOAT", "f64": "DOUBLE", "i32": "INT32_T", "i64": "INT64_T"}
+"""Element types that MPI knows -> its name for them."""
 
 
 class NativeAllreduce:
     """An in-place Allreduce of MPI's own for one element type; f16 and bf16 are reduced by numpy in it."""
 
     def __init__(self, comm: MPI.Intracomm, dtype: str, op: str) -> None:
+        from mpi4py import MPI
+
         self._comm = comm
         self._own = dtype not in _TYPES
         self.note = "f16 and bf16: MPI has no such type, so numpy does its reductions" if self._own else ""
@@ -26,10 +30,12 @@ class NativeAllreduce:
             self._type.Commit()
             self._op = MPI.Op.Create(_numpy_reduction(dtype, op), commute=True)
         else:
-            self._type, self._op = _TYPES[dtype], _OPS[op]
+            self._type, self._op = getattr(MPI, _TYPES[dtype]), getattr(MPI, op.upper())
 
     def run(self, buffer: Array) -> None:
         """Reduces `buffer`, shape (count,), over all ranks, in place; blocks as MPI does."""
+        from mpi4py import MPI
+
         data = [buffer.view(np.uint8), len(buffer), self._type]
         self._comm.Allreduce(MPI.IN_PLACE, data, op=self._op)
 

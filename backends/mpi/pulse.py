@@ -51,6 +51,11 @@ class Pulse(threading.Thread):
         if self.is_alive():
             self.join()
 
+    def finished(self) -> None:
+        """This rank is through: its end, from now on, is no failure."""
+        if self._folder is not None:
+            self._path("rank").unlink(missing_ok=True)
+
     def run(self) -> None:
         """Beats until `stop`, or until a stage is overdue: then ends the job."""
         while not self._over.wait(BEAT_SECONDS):

@@ -11,16 +11,18 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-from mpi4py import MPI
 
 from ...schedules import RunError
 
-SPINS = 50
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
 YIELDS = 2000
 LONGEST_SLEEP = 200e-6
-"""Back-off: poll this often at once, then yield the CPU this often, then sleep, longer each time."""
+"""Back-off: give the CPU to whoever wants it between so many polls, then sleep, longer each time."""
 
 _QUERY, _ANSWER = 1, 2
 _ANSWER_EVERY = 0.02
@@ -66,12 +68,11 @@ class Waiter:
             RunError: nothing has moved for the whole limit; names the rank to blame.
         """
         self._polls += 1
-        if self._polls < SPINS:
-            return
-        if self._polls < SPINS + YIELDS:
+        if self._polls < YIELDS:
+            # Others may share this core; without any, a yield costs a microsecond.
             os.sched_yield()
         else:
-            time.sleep(min(LONGEST_SLEEP, 1e-6 * (self._polls - SPINS - YIELDS)))
+            time.sleep(min(LONGEST_SLEEP, 1e-6 * (self._polls - YIELDS)))
         now = time.monotonic()
         if now - self._answered > _ANSWER_EVERY:
             self._answered = now
@@ -90,6 +91,8 @@ class Waiter:
             self.idle(lambda: blocked)
 
     def _answer(self, blocked: Blocked) -> None:
+        from mpi4py import MPI
+
         status, empty = MPI.Status(), np.empty(0, dtype=np.int64)
         while self._side.Iprobe(MPI.ANY_SOURCE, _QUERY, status):
             asker = status.Get_source()
@@ -99,6 +102,8 @@ class Waiter:
 
     def _ask(self, own: Blocked) -> dict[int, Blocked]:
         """What every rank that answers waits for."""
+        from mpi4py import MPI
+
         answers = {self._side.rank: own}
         empty = np.empty(0, dtype=np.int64)
         others = [r for r in range(self._side.size) if r != self._side.rank]

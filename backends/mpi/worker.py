@@ -1,22 +1,20 @@
 """One rank of a measured run: under `stragglar run`'s own mpiexec, a user's, or SLURM.
 
-`python -m stragglar.backends.mpi.worker FOLDER` runs the job that the launcher put in FOLDER;
-`run_here` runs one inside a process that some launcher has started already.
+`main` runs the job that the launcher put in a folder (see `guard.py`), `run_here` one inside a process
+that some other launcher has started.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
-from mpi4py import MPI
 
 from ...schedules import RunError, Schedule, StragglarError, parse_schedule
 from ..elements import Array, Expected, expected, numpy_dtype, rank_input
@@ -29,6 +27,13 @@ from .executor import Executor
 from .native import NativeAllreduce
 from .pulse import Pulse
 from .waiting import Waiter
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+GRACE_SECONDS = 1.0
+"""How long a rank that meets an error without a name waits before it ends the others: most likely another
+rank has died, and the launcher should see which before all are killed."""
 
 
 def run_here(schedule: Schedule, request: RunRequest, folder: Path | None = None) -> RunReport:
@@ -43,28 +48,40 @@ def run_here(schedule: Schedule, request: RunRequest, folder: Path | None = None
         RunError: on every rank, where their inputs differ or there are too many or too few of them. Any
             later failure prints its message and ends the whole job: other ranks may be waiting.
     """
+    from mpi4py import MPI
+
     world = MPI.COMM_WORLD
     pulse = Pulse(world.rank, folder, _abort)
     pulse.start()
     pulse.allow("the run", request.run_seconds(schedule))
     try:
-        waiter = Waiter(world, request.wait_seconds(schedule), tuple(p.name for p in schedule.phases))
-        _check_world(world, waiter, schedule, request)
-        return _Measurement(world.Dup(), waiter, pulse, schedule, request).report()
+        return _run(world, pulse, schedule, request)
     except agree.Disagreement as error:
-        pulse.fail(str(error), "named")
+        if folder is not None:
+            pulse.fail(str(error), "named")
         raise
     except StragglarError as error:
         pulse.fail(str(error), "named")
         _abort()
     except Exception as error:
         pulse.fail(f"rank {world.rank}: {type(error).__name__}: {error}", "error")
+        time.sleep(GRACE_SECONDS)
         _abort()
     finally:
         pulse.stop()
 
 
+def _run(world: MPI.Intracomm, pulse: Pulse, schedule: Schedule, request: RunRequest) -> RunReport:
+    waiter = Waiter(world, request.wait_seconds(schedule), tuple(p.name for p in schedule.phases))
+    _check_world(world, waiter, schedule, request)
+    report = _Measurement(world.Dup(), waiter, pulse, schedule, request).report()
+    pulse.finished()
+    return report
+
+
 def _abort() -> NoReturn:
+    from mpi4py import MPI
+
     MPI.COMM_WORLD.Abort(1)
     os._exit(1)
 
@@ -140,6 +157,8 @@ class _Measurement:
             contender.seconds.append(float(everyone[:, 1].max() - everyone[:, 0].max()))
 
     def _sum_up(self, ours: _Contender, theirs: _Contender, note: str) -> RunReport:
+        from mpi4py import MPI
+
         size, ranks = self._request.size, self._schedule.ranks
         mine = Timing.of(ours.seconds, size, ranks, sum(ours.wrong))
         native = Timing.of(theirs.seconds, size, ranks, sum(theirs.wrong), note)
@@ -156,6 +175,8 @@ class _Measurement:
 
 def main(folder: Path) -> int:
     """Runs the job in `folder` as one rank; rank 0 leaves the report there. Returns the exit code."""
+    from mpi4py import MPI
+
     name = str(folder / "schedule.json")
     schedule = parse_schedule(Path(name).read_bytes(), name)
     request = RunRequest.from_json(json.loads((folder / "request.json").read_text(encoding="utf-8")))
@@ -166,7 +187,3 @@ def main(folder: Path) -> int:
     if MPI.COMM_WORLD.rank == 0:
         (folder / "report.json").write_text(json.dumps(report.to_json()), encoding="utf-8")
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))

@@ -1,1 +1,1 @@
-"""TODO."""
+"""MSCCL: lowering schedules to its XML and language, its runtimes' rules, and a model that executes files."""

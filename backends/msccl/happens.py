@@ -6,7 +6,7 @@ sizes. Two accesses of a rank to one cell, at least one of them writing, must be
 
 One slice of one call is enough to look at. Slices of a chunk are different elements of every buffer,
 scratch included, and a later slice waits for the same flags and messages. Calls of one rank follow
-each other on its stream: the next kernel starts when all blocks of the last have ended.
+each other on its stream, one call a kernel: the next starts when all blocks of the last have ended.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def order_of(code: Code) -> Order:
 
 
 def races(order: Order) -> tuple[Race, ...]:
-    """The conflicting accesses that nothing orders, by rank and cell; one is reported for each pair of steps.
+    """The conflicting accesses that nothing orders, at most one for two steps, by rank and block.
 
     Along any one order it is enough that each access is ordered with the last write before it, and
     each write with the reads since the write before.
@@ -116,6 +116,8 @@ def races(order: Order) -> tuple[Race, ...]:
     for a, b in _unordered(order, pairs):
         first, second = order.events[a], order.events[b]
         cell, first_writes, second_writes = pairs[a, b]
+        if first.ref > second.ref:
+            first, second, first_writes, second_writes = second, first, second_writes, first_writes
         race = Race(first.ref, second.ref, cell, first_writes, second_writes)
         found.setdefault((first.ref, second.ref), race)
     return tuple(found[key] for key in sorted(found))

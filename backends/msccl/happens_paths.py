@@ -14,7 +14,7 @@ from .program import Program
 class Rounds:
     """Messages on the longest chain before the late ranks come, and on the longest one after.
 
-    Without late ranks, `pre` is everything.
+    Without late ranks everything is `post`, as in a schedule.
     """
 
     pre: int
@@ -63,8 +63,8 @@ def longest_chain(order: Order, within: Collection[int] | None = None) -> tuple[
 
 
 def rounds_of(order: Order, late: Collection[int]) -> Rounds:
-    """As `rounds`, for an order that is there already."""
-    early = early_events(order, late)
+    """As `rounds`, for an order that is there already. With nobody late, nothing comes before `post`."""
+    early = early_events(order, late) if late else set()
     rest = set(range(len(order.events))) - early
     return Rounds(len(longest_chain(order, early)), len(longest_chain(order, rest)))
 

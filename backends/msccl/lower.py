@@ -25,7 +25,8 @@ from .xml_read import read_program
 from .xml_write import write_program
 
 LIMIT_RULES = {
-    "channel-count": "fewer instances, or a coarser schedule",
+    "channel-count": "fewer instances or chunks",
+    "channel-in-range": "fewer instances or chunks",
     "block-ids": "fewer ranks or instances",
     "blocks-per-channel": "fewer ranks",
     "step-count": "fewer chunks",
@@ -57,7 +58,7 @@ def lower(schedule: Schedule, options: LowerOptions | None = None) -> Lowered:
     text = write_program(program)
     if read_program(text, "the lowered program") != program:
         raise InvalidScheduleError("internal: the printed program reads back differently")
-    report = verify(program, late=schedule.late)
+    report = verify(program)
     if not report.ok:
         raise InvalidScheduleError(f"internal: the lowered program fails in the model: {report.summary()}")
     return Lowered(program, text, report)
@@ -103,7 +104,8 @@ def _program(schedule: Schedule, options: LowerOptions, profile: Profile, paired
         min_bytes=options.min_bytes,
         max_bytes=options.max_bytes,
         gpus=assembly.gpus,
-        late=schedule.late,
+        # A program that does nothing before the late ranks come is not made for them.
+        late=schedule.late if any(len(phase) for phase in schedule.phases[:-1]) else (),
     )
 
 

@@ -13,7 +13,7 @@ parser merges (`rules.py` refuses the ones that go wrong), memory fences, time.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ...schedules.errors import InvalidScheduleError, UsageError
@@ -248,23 +248,25 @@ def _wrong(machine: Machine) -> list[str]:
 
 def _pre_phase(machine: Machine, early: frozenset[StepRef]) -> PrePhase:
     missing = []
-    stops = {(one.ref.rank, one.ref.block): one for one in waiting(machine)}
     for runner in machine.runners:
         done, inside = machine.progress(runner)
         for index, transfer in enumerate(runner.code.transfers):
             times = done + (index < inside)
             if transfer.ref in early and times < machine.geometry.slices:
-                stop = stops.get((runner.code.rank, runner.code.block.id))
-                missing.append(_unfinished(machine, runner.code, index, times, stop))
+                missing.append((runner.code, index, times))
                 break
-    return PrePhase(early, tuple(missing))
+    stops = {(one.ref.rank, one.ref.block): one for one in waiting(machine)} if missing else {}
+    return PrePhase(early, tuple(_unfinished(machine, *one, stops) for one in missing))
 
 
-def _unfinished(machine: Machine, block: BlockCode, index: int, times: int, stop: Waiting | None) -> str:
+def _unfinished(
+    machine: Machine, block: BlockCode, index: int, times: int, stops: Mapping[tuple[int, int], Waiting]
+) -> str:
     transfer = block.transfers[index]
     what = describe(transfer, block, machine.code.layouts[block.rank])
     text = (
         f"{transfer.ref} ({what}) needs no late rank but has run for {times} of {machine.geometry.slices} "
         "slices when the late ranks come"
     )
+    stop = stops.get((block.rank, block.block.id))
     return f"{text}: {stop}" if stop else text

@@ -46,7 +46,6 @@ class Traits:
 
     source: bool
     target: bool
-    reduces: bool = False
 
 
 # Taken from the interpreter: rrs leaves local memory alone, rrc adds `src` to what came and writes
@@ -55,11 +54,11 @@ TRAITS = {
     OpCode.SEND: Traits(True, False),
     OpCode.RECV: Traits(False, True),
     OpCode.RECV_COPY_SEND: Traits(False, True),
-    OpCode.RECV_REDUCE_SEND: Traits(True, False, True),
-    OpCode.RECV_REDUCE_COPY: Traits(True, True, True),
-    OpCode.RECV_REDUCE_COPY_SEND: Traits(True, True, True),
+    OpCode.RECV_REDUCE_SEND: Traits(True, False),
+    OpCode.RECV_REDUCE_COPY: Traits(True, True),
+    OpCode.RECV_REDUCE_COPY_SEND: Traits(True, True),
     OpCode.COPY: Traits(True, True),
-    OpCode.REDUCE: Traits(True, True, True),
+    OpCode.REDUCE: Traits(True, True),
 }
 
 
@@ -80,7 +79,6 @@ class Transfer:
     dst: int
     receives: bool
     sends: bool
-    reduces: bool
     publishes: bool
 
     @property
@@ -123,10 +121,6 @@ class Code:
     blocks: tuple[BlockCode, ...]
     senders: dict[Link, BlockCode]
     receivers: dict[Link, BlockCode]
-
-    def of(self, rank: int, block: int) -> BlockCode | None:
-        """The block with that id on that rank."""
-        return next((code for code in self.blocks if (code.rank, code.block.id) == (rank, block)), None)
 
 
 def load(program: Program, in_place: bool) -> Code:
@@ -198,9 +192,8 @@ def _load_step(
         dst = layout.cell(step.dst_buffer, step.dst_offset, step.count) if traits.target else -1
     except InvalidScheduleError as error:
         raise InvalidScheduleError(f"{ref} ({step.op}): {error}") from error
-    op = step.op
-    publishes = step.has_dependents
-    return Transfer(ref, step, number, waits, src, dst, op.receives, op.sends, traits.reduces, publishes)
+    receives, sends, publishes = step.op.receives, step.op.sends, step.has_dependents
+    return Transfer(ref, step, number, waits, src, dst, receives, sends, publishes)
 
 
 def _link(program: Program, rank: int, block: ThreadBlock, used: bool, *, sending: bool) -> Link | None:

@@ -58,9 +58,11 @@ class Op:
 
 @dataclass(slots=True, eq=False)
 class Connection:
-    """One FIFO and the blocks that wait at its ends."""
+    """One FIFO, the blocks at its ends, and which of them wait."""
 
     link: Link
+    sender: Runner | None = None
+    receiver: Runner | None = None
     items: deque[Array] = field(default_factory=deque)
     reader: Runner | None = None
     writer: Runner | None = None
@@ -162,9 +164,13 @@ class Machine:
 
     def buffer(self, rank: int, buffer: Buffer) -> Array:
         """A view of one buffer of a rank as it is now."""
-        state = self.ranks[rank]
-        first = state.layout.base(buffer) * self.geometry.chunk
-        return state.memory[first : first + state.layout.size(buffer) * self.geometry.chunk]
+        layout = self.ranks[rank].layout
+        first = layout.base(buffer) * self.geometry.chunk
+        return self.memory(rank)[first : first + layout.size(buffer) * self.geometry.chunk]
+
+    def memory(self, rank: int) -> Array:
+        """All buffers of a rank as they are now, where its layout says."""
+        return self.ranks[rank].memory
 
     def progress(self, runner: Runner) -> tuple[int, int]:
         """(slices, transfers of the slice after them) that the block has completed in the first call."""
@@ -177,14 +183,6 @@ class Machine:
     def flag(self, runner: Runner, number: int) -> int:
         """What the flag of another block must reach before the block's current slice may go on."""
         return runner.slice * _SLICE + number
-
-    def sender(self, link: Link) -> Runner | None:
-        """The block that sends on a connection."""
-        return next((r for r in self.runners if r.code.sends == link), None)
-
-    def receiver(self, link: Link) -> Runner | None:
-        """The block that receives on a connection."""
-        return next((r for r in self.runners if r.code.receives == link), None)
 
     def complain(self, text: str) -> None:
         """Records a problem once."""
@@ -202,14 +200,18 @@ class Machine:
         for runner in self.runners:
             code = runner.code
             runner.rank.runners.append(runner)
-            runner.inbound = self._connection(code.receives)
-            runner.outbound = self._connection(code.sends)
+            if code.receives is not None:
+                runner.inbound = self._connection(code.receives)
+                runner.inbound.receiver = runner
+            if code.sends is not None:
+                runner.outbound = self._connection(code.sends)
+                runner.outbound.sender = runner
             for index, transfer in enumerate(code.transfers):
                 waits = tuple((by_id[code.rank, wait.block], wait.number) for wait in transfer.waits)
                 runner.ops += self._parts(transfer, index, waits)
 
-    def _connection(self, link: Link | None) -> Connection | None:
-        return None if link is None else self.connections.setdefault(link, Connection(link))
+    def _connection(self, link: Link) -> Connection:
+        return self.connections.setdefault(link, Connection(link))
 
     def _parts(self, transfer: Transfer, index: int, waits: tuple[tuple[Runner, int], ...]) -> list[Op]:
         most = self.geometry.max_count

@@ -82,11 +82,11 @@ def _reason(machine: Machine, runner: Runner, op: Op) -> tuple[str, tuple[int, i
             return _flag_reason(other, number), (other.code.rank, other.code.block.id)
     if runner.inbound is not None and op.transfer.receives and not runner.inbound.items:
         link = runner.inbound.link
-        return _peer_reason(machine, f"data from rank {link.source}", link.source, machine.sender(link))
+        return _peer_reason(machine, f"data from rank {link.source}", link.source, runner.inbound.sender)
     assert runner.outbound is not None  # the only wait left
     link, held = runner.outbound.link, len(runner.outbound.items)
     what = f"FIFO space: rank {link.target} has not taken {held} operations"
-    return _peer_reason(machine, what, link.target, machine.receiver(link))
+    return _peer_reason(machine, what, link.target, runner.outbound.receiver)
 
 
 def _flag_reason(other: Runner, number: int) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from .program import Buffer, OpCode
 
@@ -61,6 +62,7 @@ class Attribute:
     default: str | None = None
 
 
+@lru_cache(maxsize=4096)  # a file says the same few numbers a million times
 def to_int(value: str) -> int:
     """The number that C's `strtol(value, NULL, 0)` reads.
 

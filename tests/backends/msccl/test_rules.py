@@ -5,6 +5,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
+
 from stragglar.backends.msccl.lexical import LEXICAL_RULES, pieces
 from stragglar.backends.msccl.profiles import EXECUTOR, MSCCL, PORTABLE, RCCL, Profile
 from stragglar.backends.msccl.program import Buffer, OpCode, Program, RankProgram, Step, ThreadBlock

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from stragglar.backends.msccl import xml_read
 from stragglar.backends.msccl.program import Buffer, OpCode, Program, RankProgram, Step, ThreadBlock
 from stragglar.backends.msccl.schema import to_int

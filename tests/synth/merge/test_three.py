@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from stragglar.synth.merge import ring_of_three
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
 from stragglar.synth.merge.build import STORED, stored_pattern
 from stragglar.synth.merge.pattern import Pattern
 from stragglar.synth.merge.rounds import doublings

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+
 from stragglar.synth.merge import InvalidMergeError, MergeRounds, check_merge_rounds, merge_rounds
 
 Rounds = list[list[list[int]]]
