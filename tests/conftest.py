@@ -20,6 +20,7 @@ settings.load_profile("default")
 
 TESTS = Path(__file__).parent
 GOLDEN = TESTS / "golden"
+LEFT_OVER = pytest.StashKey[str]()
 
 
 @pytest.fixture(scope="session")
@@ -68,9 +69,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: Sequence[pytest.
     if left_over and config.getoption("--update-golden"):
         for path in left_over:
             path.unlink()
-    elif left_over:
-        names = ", ".join(str(path.relative_to(TESTS)) for path in left_over)
-        raise pytest.UsageError(f"golden files that no test reads: {names} (--update-golden deletes them)")
+    elif left_over and items:
+        items[0].stash[LEFT_OVER] = ", ".join(str(path.relative_to(TESTS)) for path in left_over)
+
+
+# Reported by a test, not by the collection: pytest-xdist shows an error of that as an internal one.
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    names = item.stash.get(LEFT_OVER, "")
+    if names:
+        pytest.fail(f"golden files that no test reads: {names} (--update-golden deletes them)", pytrace=False)
 
 
 def _candidates(config: pytest.Config, items: Sequence[pytest.Item]) -> set[Path]:

@@ -48,12 +48,18 @@ def apply(operation, src, dst, first, count, channel):
     elif operation == "stage":
         chunk(src, BUFFER, first, count).copy(dst, f"from{{src}}", 0, ch=channel)
     else:
-        chunk(dst, BUFFER, first, count).reduce(chunk(dst, f"from{{src}}", 0, count))
+        chunk(dst, BUFFER, first, count).reduce(chunk(dst, f"from{{src}}", 0, count), ch=channel)
 
 
 collective = AllReduce(RANKS, CHUNKS, inplace={in_place})
 program = MSCCLProgram(
-    {name!r}, fully_connected(RANKS), collective, {instances}, protocol={protocol!r}, instr_fusion=False
+    {name!r},
+    fully_connected(RANKS),
+    collective,
+    {instances},
+    protocol={protocol!r},
+    interleaved_replication=False,  # interleaving mixes up messages of different lengths
+    instr_fusion=False,  # a fused receive-and-send needs a thread block that may already have other peers
 )
 with program:
 {prologue}    for channel, phase in enumerate(PHASES):
