@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from .errors import InvalidScheduleError
 
-MAX_RANKS = 1 << 16
+MAX_RANKS = 1 << 14
 MAX_CHUNKS = 1 << 24
 MAX_TRANSFERS = 1 << 26
 

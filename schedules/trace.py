@@ -38,6 +38,34 @@ class Cells:
         return Cells(self.src[at], self.dst[at], self.chunk[at], self.copy[at], self.offsets)
 
 
+def alike(schedule: Schedule) -> tuple[Schedule, NDArray[np.int64]]:
+    """The same schedule with neighbouring chunks that no message tells apart made one.
+
+    What a schedule does to such chunks is the same, and following them costs memory and time: a short
+    file may claim millions of chunks.
+
+    Returns:
+        The coarser schedule, and int64 `cuts`, shape (its chunks + 1,): its chunk i stands for chunks
+        cuts[i]..cuts[i + 1] - 1.
+    """
+    ends = [np.array([0, schedule.chunks])]
+    for phase in schedule.phases:
+        first = phase.table[:, FIRST].astype(np.int64)
+        ends += [first, first + phase.table[:, COUNT]]
+    cuts = np.unique(np.concatenate(ends))
+    if len(cuts) == schedule.chunks + 1:
+        return schedule, cuts
+    phases = []
+    for phase in schedule.phases:
+        table = phase.table.copy()
+        stop = table[:, FIRST].astype(np.int64) + table[:, COUNT]
+        table[:, FIRST] = np.searchsorted(cuts, table[:, FIRST])
+        table[:, COUNT] = np.searchsorted(cuts, stop) - table[:, FIRST]
+        phases.append(Phase(phase.name, table, phase.offsets))
+    coarse = Schedule(schedule.ranks, schedule.arrivals, len(cuts) - 1, tuple(phases), schedule.origin)
+    return coarse, cuts
+
+
 def blocks(schedule: Schedule) -> Iterator[tuple[int, int]]:
     """Cuts the chunks into blocks low..high-1 whose state takes at most about `STATE_BYTES`."""
     words = -(-schedule.ranks // 64)

@@ -17,7 +17,9 @@ from numpy.typing import NDArray
 
 from .errors import InvalidScheduleError
 from .ir import COUNT, DST, SRC, Phase, Schedule
-from .trace import Cells, Words, apply_round, blocks, cells, full_set, initial_state
+from .trace import Cells, Words, alike, apply_round, blocks, cells, full_set, initial_state
+
+Index = NDArray[np.int64]
 
 RULES = {
     "one-send": "a rank sends at most one message a round",
@@ -97,8 +99,9 @@ def validate(schedule: Schedule, limit: int = 20) -> Validation:
     found = _Collector(max(1, limit))
     for index, phase in enumerate(schedule.phases):
         _check_ports(schedule, index, phase, found)
-    for low, high in blocks(schedule):
-        _follow_chunks(schedule, low, high, found)
+    coarse, cuts = alike(schedule)
+    for low, high in blocks(coarse):
+        _follow_chunks(coarse, low, cuts[low : high + 1], found)
     return found.result()
 
 
@@ -145,7 +148,8 @@ def _others(parts: list[int]) -> str:
     return f" (and {more} other part{'s' if more > 1 else ''})" if more else ""
 
 
-def _follow_chunks(schedule: Schedule, low: int, high: int, found: _Collector) -> None:
+def _follow_chunks(schedule: Schedule, low: int, cuts: Index, found: _Collector) -> None:
+    high = low + len(cuts) - 1
     state = initial_state(schedule.ranks, high - low)
     for index, phase in enumerate(schedule.phases):
         steps = cells(phase, low, high)
@@ -153,21 +157,31 @@ def _follow_chunks(schedule: Schedule, low: int, high: int, found: _Collector) -
             step = steps.round(where)
             if not len(step.src):
                 continue
-            here = _Place(index, phase.name, where, low)
+            here = _Place(index, phase.name, where, cuts)
             _check_arriving(step, high - low, here, found)
             overlap = apply_round(state, step)
             twice = overlap.any(axis=1) & ~step.copy
             if twice.any():
                 _report_twice(step, twice, overlap, here, found)
-    _check_complete(schedule, state, low, found)
+    _check_complete(schedule, state, cuts, found)
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
+    """A round that is being followed; `cuts` tell which chunks each followed chunk stands for."""
+
     index: int
     phase: str
     round: int
-    low: int
+    cuts: Index
+
+
+def _meant(cuts: Index, chunk: int) -> range:
+    return range(int(cuts[chunk]), int(cuts[chunk + 1]))
+
+
+def _number(cuts: Index, chunk: Index) -> int:
+    return int((cuts[chunk + 1] - cuts[chunk]).sum())
 
 
 def _rows(chosen: NDArray[np.bool_], rank: NDArray[np.int64], chunk: NDArray[np.int64]) -> list[int]:
@@ -186,13 +200,14 @@ def _check_arriving(step: Cells, chunks: int, here: _Place, found: _Collector) -
 
     def describe() -> Iterator[Violation]:
         for i in _rows(clash, step.src, step.chunk):
-            src, dst, chunk = int(step.src[i]), int(step.dst[i]), int(step.chunk[i]) + here.low
-            message = (
-                f"rank {src} sends chunk {chunk} to rank {dst} while this round delivers it to rank {src}"
-            )
-            yield Violation("send-of-arriving", here.phase, here.round, src, chunk, message)
+            src, dst = int(step.src[i]), int(step.dst[i])
+            for chunk in _meant(here.cuts, step.chunk[i]):
+                message = (
+                    f"rank {src} sends chunk {chunk} to rank {dst} while this round delivers it to rank {src}"
+                )
+                yield Violation("send-of-arriving", here.phase, here.round, src, chunk, message)
 
-    found.add((here.index, here.round), describe(), int(clash.sum()))
+    found.add((here.index, here.round), describe(), _number(here.cuts, step.chunk[clash]))
 
 
 def _report_twice(
@@ -200,14 +215,15 @@ def _report_twice(
 ) -> None:
     def describe() -> Iterator[Violation]:
         for i in _rows(twice, step.dst, step.chunk):
-            rank, chunk, both = int(step.dst[i]), int(step.chunk[i]) + here.low, _ranks_in(overlap[i])
-            message = f"rank {rank} would add rank {both[0]}'s part of chunk {chunk} twice{_others(both)}"
-            yield Violation("double-count", here.phase, here.round, rank, chunk, message)
+            rank, both = int(step.dst[i]), _ranks_in(overlap[i])
+            for chunk in _meant(here.cuts, step.chunk[i]):
+                message = f"rank {rank} would add rank {both[0]}'s part of chunk {chunk} twice{_others(both)}"
+                yield Violation("double-count", here.phase, here.round, rank, chunk, message)
 
-    found.add((here.index, here.round), describe(), int(twice.sum()))
+    found.add((here.index, here.round), describe(), _number(here.cuts, step.chunk[twice]))
 
 
-def _check_complete(schedule: Schedule, state: Words, low: int, found: _Collector) -> None:
+def _check_complete(schedule: Schedule, state: Words, cuts: Index, found: _Collector) -> None:
     full = full_set(schedule.ranks)
     lacking = (state != full).any(axis=2)
     if not lacking.any():
@@ -215,10 +231,10 @@ def _check_complete(schedule: Schedule, state: Words, low: int, found: _Collecto
     phase = schedule.phases[-1].name
 
     def describe() -> Iterator[Violation]:
-        for rank, chunk in np.argwhere(lacking).tolist():
-            missing = _ranks_in(full & ~state[rank, chunk])
-            part = f"rank {missing[0]}'s part of chunk {chunk + low}{_others(missing)}"
-            message = f"rank {rank} ends without {part}"
-            yield Violation("incomplete", phase, -1, rank, chunk + low, message)
+        for rank, followed in np.argwhere(lacking).tolist():
+            missing = _ranks_in(full & ~state[rank, followed])
+            for chunk in _meant(cuts, followed):
+                part = f"rank {missing[0]}'s part of chunk {chunk}{_others(missing)}"
+                yield Violation("incomplete", phase, -1, rank, chunk, f"rank {rank} ends without {part}")
 
-    found.add((len(schedule.phases), 0), describe(), int(lacking.sum()))
+    found.add((len(schedule.phases), 0), describe(), _number(cuts, np.nonzero(lacking)[1]))

@@ -18,8 +18,8 @@ def post(*rounds):
 
 
 SCHEDULES = {
-    "ranks must be 2..65536, not 1": lambda: Schedule(1, (), 1, post()),
-    "ranks must be 2..65536, not 65537": lambda: Schedule(MAX_RANKS + 1, (), 1, post()),
+    "ranks must be 2..16384, not 1": lambda: Schedule(1, (), 1, post()),
+    "ranks must be 2..16384, not 16385": lambda: Schedule(MAX_RANKS + 1, (), 1, post()),
     "chunks must be 1..16777216, not 0": lambda: Schedule(2, (), 0, post()),
     "chunks must be 1..16777216, not 16777217": lambda: Schedule(2, (), MAX_CHUNKS + 1, post()),
     "collective 'broadcast' is not known": lambda: Schedule(2, (), 1, post(), collective="broadcast"),

@@ -4,7 +4,18 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from stragglar.schedules import RULES, InvalidScheduleError, Phase, Schedule, require_valid, trace, validate
+from stragglar.schedules import (
+    RULES,
+    InvalidScheduleError,
+    Op,
+    Phase,
+    Schedule,
+    Transfer,
+    require_valid,
+    trace,
+    validate,
+)
+from stragglar.schedules.ir import MAX_CHUNKS
 
 from . import brute
 from .cases import (
@@ -227,3 +238,17 @@ def test_agrees_with_multisets_at_length(schedule):
 @pytest.mark.parametrize("ranks", [12, 16, 30, 48])
 def test_larger_imports_agree_with_multisets(ranks):
     _agree(published(ranks))
+
+
+def test_chunks_that_no_message_tells_apart_cost_nothing():
+    """A short file may claim many chunks: what is followed are the chunks that messages tell apart."""
+    many = MAX_CHUNKS
+    swap = [Transfer(0, 1, 0, many, Op.REDUCE), Transfer(1, 0, 0, many, Op.REDUCE)]
+    assert validate(Schedule(2, (), many, (Phase.build("post", [swap]),))).valid
+    half = [Transfer(0, 1, 0, many - 5, Op.REDUCE), Transfer(1, 0, 0, many - 5, Op.REDUCE)]
+    found = validate(Schedule(2, (), many, (Phase.build("post", [half]),)), limit=7)
+    assert found.total == 10 and [v.chunk for v in found.violations] == [
+        *range(many - 5, many),
+        many - 5,
+        many - 4,
+    ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
 from stragglar.synth.merge import check_merge_rounds, merge_rounds, ring_of_three
 from stragglar.synth.merge.build import STORED, stored_pattern
 from stragglar.synth.merge.pattern import Pattern
@@ -31,7 +32,9 @@ def tiles_of(pattern: Pattern) -> list[tuple[int, int, int]]:
     """(first role, role after it, type) of each tile, read off the ages received."""
     starts = np.flatnonzero(pattern.receives < pattern.doublings)
     ends = np.append(starts[1:], pattern.early)
-    return [(int(s), int(e), int(pattern.receives[e % pattern.early])) for s, e in zip(starts, ends, strict=True)]
+    return [
+        (int(s), int(e), int(pattern.receives[e % pattern.early])) for s, e in zip(starts, ends, strict=True)
+    ]
 
 
 def check_layout(n: int) -> None:
