@@ -92,7 +92,8 @@ def run_text(report: RunReport) -> str:
     if report.mpi_allreduce is not None:
         lines.append(_row("MPI Allreduce", report.mpi_allreduce))
     if report.speedup is not None:
-        lines.append(f"measured on this machine: {report.speedup:.2f} times MPI's own Allreduce")
+        where = "on this machine, whose cores all ranks share" if len(set(report.hosts)) == 1 else "here"
+        lines.append(f"measured {where}: MPI's own Allreduce takes {report.speedup:.2f} times as long")
     verdict = (
         "every element of every rank is right" if report.correct else f"{report.wrong} elements are WRONG"
     )

@@ -145,7 +145,7 @@ def test_even_runs_cover_everything_once(chunks, parts):
         ({"ranks": 8, "late": (3,), "chunks": 7, "refine": 1}, "not both"),
         ({"ranks": 8, "late": (3,), "algorithm": "tree"}, "not known"),
         ({"ranks": 8}, "name the rank with --late"),
-        ({"ranks": 60000, "late": (3,), "refine": 1000}, "more than"),
+        ({"ranks": 16000, "late": (3,), "refine": 2000}, "more than"),
     ],
 )
 def test_contradictions_are_refused(settings_, message):
