@@ -14,7 +14,8 @@ class RunRequest:
     """One run of a schedule on a backend.
 
     Attributes:
-        bytes: size of the buffer; give this or `count`.
+        bytes: size of the buffer; give this or `count`. Bytes that make no whole element are left out, as
+            in nccl-tests: `size` is what is used, `leftover` what is not.
         count: number of elements of the buffer; give this or `bytes`.
         dtype: f16, f32, f64, bf16, i32 or i64 (or the numpy name).
         op: sum, max, min or prod.
@@ -29,7 +30,7 @@ class RunRequest:
             quarter of `time_limit`.
 
     Raises:
-        UsageError: a contradiction, or a size that is not a whole number of elements.
+        UsageError: a contradiction, or a size below one element.
         MissingError: bf16 without the package for it.
     """
 
@@ -52,13 +53,8 @@ class RunRequest:
         if (self.bytes is None) == (self.count is None):
             raise UsageError("give the size in bytes or in elements: one of the two")
         size, unit = (self.bytes, "bytes") if self.count is None else (self.count, "elements")
-        if size is None or size < 1:
-            raise UsageError(f"the buffer must have at least one element, not {size} {unit}")
-        item = numpy_dtype(self.dtype).itemsize
-        if self.bytes is not None and self.bytes % item:
-            raise UsageError(
-                f"{self.bytes} bytes is not a whole number of {self.dtype} elements ({item} bytes each)"
-            )
+        if size is None or self.elements < 1:
+            raise UsageError(f"the buffer must have at least one {self.dtype} element, not {size} {unit}")
         self._check_numbers()
 
     def to_json(self) -> dict[str, Any]:
@@ -97,6 +93,11 @@ class RunRequest:
     def size(self) -> int:
         """Bytes of the buffer."""
         return self.elements * numpy_dtype(self.dtype).itemsize
+
+    @property
+    def leftover(self) -> int:
+        """Bytes asked for that make no whole element."""
+        return 0 if self.bytes is None else self.bytes - self.size
 
     def delays_for(self, schedule: Schedule) -> tuple[float, ...]:
         """Seconds by which each rank comes late in this run of `schedule`.

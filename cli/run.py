@@ -72,8 +72,12 @@ def command(
         seed=seed,
         time_limit=time_limit,
     )
+    first = on != "mpi" or rank_here() in (None, 0)  # under a user's mpiexec every rank comes here
+    if first and request.leftover:
+        used = f"{request.elements} {request.dtype} elements ({request.size} bytes)"
+        click.echo(f"note: running on {used}; {request.leftover} of the bytes asked for make none", err=True)
     report = run(load_schedule(file), on, request)
-    if on != "mpi" or rank_here() in (None, 0):  # under a user's mpiexec every rank has the report
+    if first:
         click.echo(json.dumps(report.to_json()) if as_json else run_text(report))
     return 0 if report.correct else 1
 

@@ -208,7 +208,7 @@ def test_a_schedule_that_is_no_allreduce_is_not_run():
     [
         ({}, "one of the two"),
         ({"bytes": 8, "count": 2}, "one of the two"),
-        ({"bytes": 1025}, "not a whole number of f32 elements"),
+        ({"bytes": 3}, "at least one f32 element, not 3 bytes"),
         ({"count": 0}, "at least one element"),
         ({"count": 1, "dtype": "u8"}, "'u8' is not known"),
         ({"count": 1, "op": "avg"}, "'avg' is not known"),
@@ -256,3 +256,9 @@ def test_backends_have_one_name_each():
         runners.register("model", ".other")
     with pytest.raises(UsageError, match="use one of model"):
         runners.get("modle")
+
+
+def test_bytes_that_make_no_element_are_left_out_and_counted():
+    request = RunRequest(bytes=(1 << 20) + 1, dtype="f32")
+    assert (request.elements, request.size, request.leftover) == (1 << 18, 1 << 20, 1)
+    assert RunRequest(count=3, dtype="i64").leftover == 0

@@ -153,6 +153,8 @@ def test_run_on_the_model(cli, s8):
     assert done.code == 0 and done.json["correct"] is True and done.json["backend"] == "model"
     assert "every element of every rank is right" in cli("run", s8).out
     assert cli("run", s8, "--bytes", "3").code == 2
+    odd = cli("run", s8, "--bytes", "1048577", "--json")
+    assert odd.json["correct"] and odd.json["bytes"] == 1 << 20 and "1 of the bytes" in odd.err
     assert cli("run", s8, "--dtype", "f8").code == 2
 
 
