@@ -209,7 +209,7 @@ def test_a_schedule_that_is_no_allreduce_is_not_run():
         ({}, "one of the two"),
         ({"bytes": 8, "count": 2}, "one of the two"),
         ({"bytes": 3}, "at least one f32 element, not 3 bytes"),
-        ({"count": 0}, "at least one element"),
+        ({"count": 0}, "at least one f32 element"),
         ({"count": 1, "dtype": "u8"}, "'u8' is not known"),
         ({"count": 1, "op": "avg"}, "'avg' is not known"),
         ({"count": 1, "late_by": -1.0}, "delays must be"),
