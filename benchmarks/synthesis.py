@@ -9,7 +9,6 @@ system's own accounting. The published figures are not measured here: they stand
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import platform
@@ -22,6 +21,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import click
+from published import published
 from rich.console import Console
 from rich.table import Table
 
@@ -46,17 +46,6 @@ class Row:
     file_mib: float
     published_rounds: int | None
     published_seconds: float | None
-
-
-def published() -> dict[int, tuple[int, float]]:
-    """Ranks -> (rounds, seconds of synthesis in process) of the published scripts, the better one."""
-    found: dict[int, tuple[int, float]] = {}
-    with (HERE / "published_rounds.tsv").open(encoding="utf-8") as stream:
-        for row in csv.DictReader(stream, delimiter="\t"):
-            if row["rounds"].isdigit():
-                ranks, figure = int(row["n"]), (int(row["rounds"]), float(row[list(row)[5]]))
-                found[ranks] = min(found.get(ranks, figure), figure)
-    return found
 
 
 def timed(command: list[str]) -> tuple[float, float]:

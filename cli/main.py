@@ -23,6 +23,10 @@ COMMANDS = {
     "run": "Run a schedule and check the result of every rank.",
     "show": "Draw a schedule's steps.",
     "cost": "Model how long a schedule takes.",
+    "plan": "Choose the best schedule for a cluster, a size and a delay.",
+    "tune": "Plan a table of sizes and delays to be looked up at call time.",
+    "calibrate": "Measure alpha and bandwidth of this machine.",
+    "trace": "Make and report traces of arrivals.",
 }
 """Command -> one line of help. The command `x` is the object `x` of the module `cli.x` (`import_`)."""
 

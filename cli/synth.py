@@ -2,11 +2,34 @@
 
 from __future__ import annotations
 
+import re
+from fractions import Fraction
+
 import click
 
-from ..schedules import certify, save_schedule
+from ..schedules import Schedule, certify, save_schedule
 from ..synth import ALGORITHMS, Request, synthesize
-from .options import late_option, output_option
+from ..synth.families import ALIASES
+from .options import SECONDS, late_option, output_option
+
+
+class Share(click.ParamType[Fraction]):
+    """An exact part of the buffer, `2/5` or `0.4`."""
+
+    name = "fraction"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Fraction:
+        """Turns text into a fraction; whether it is one of the buffer is for the request to say."""
+        match = re.fullmatch(r"[0-9]{1,9}(/0*[1-9][0-9]{0,8}|\.[0-9]{1,9})?", str(value))
+        if match is None:
+            self.fail(f"{value!r} is not a fraction such as 2/5 or 0.4", param, ctx)
+        return Fraction(match[0])
+
+
+def _choices(option: str) -> click.Choice[str]:
+    """Every value that some algorithm takes for an option; which takes which is for `synthesize` to say."""
+    values = (value for family in ALGORITHMS.values() for value in family.options.get(option, ()))
+    return click.Choice(list(dict.fromkeys(values)))
 
 
 @click.command("synth")
@@ -16,14 +39,37 @@ from .options import late_option, output_option
 @click.option("--chunks", "-k", type=int, metavar="K", help="Cut the buffer into exactly K chunks.")
 @click.option(
     "--algorithm",
-    type=click.Choice(list(ALGORITHMS)),
+    type=click.Choice([*ALGORITHMS, *ALIASES]),
     default="stragglar",
     show_default=True,
     help="What to make.",
 )
+@click.option(
+    "--fraction", type=Share(), metavar="P/Q", help="split: the part of the buffer to merge.  [default: 1/2]"
+)
+@click.option(
+    "--pre", type=_choices("pre"), help="stragglar, merge-allreduce: what early ranks do meanwhile."
+)
+@click.option("--inner", type=_choices("inner"), help="split: the AllReduce of the rest.  [default: ring]")
+@click.option("--pairwise", is_flag=True, help="stragglar: send only to the rank that one receives from.")
+@click.option("--exact", is_flag=True, help="stragglar: search all merges with a solver; for a few ranks.")
+@click.option(
+    "--time-limit", type=SECONDS, help="Of the exact search; the result then depends on the machine."
+)
 @output_option("Schedule file to write; - is standard output.")
 def command(
-    ranks: int, late: tuple[int, ...], refine: int | None, chunks: int | None, algorithm: str, output: str
+    ranks: int,
+    late: tuple[int, ...],
+    refine: int | None,
+    chunks: int | None,
+    algorithm: str,
+    fraction: Fraction | None,
+    pre: str | None,
+    inner: str | None,
+    pairwise: bool,
+    exact: bool,
+    time_limit: float | None,
+    output: str,
 ) -> None:
     """Make a schedule for N ranks of which some come late.
 
@@ -34,14 +80,22 @@ def command(
     Examples:
       stragglar synth -n 8 --late 3 -o s.json
       stragglar synth -n 8 --late 3 --chunks 128 -o s.json   # power-of-two buffers fit MSCCL
+      stragglar synth -n 8 --late 3 --algorithm split --fraction 2/5 -o s.json
       stragglar synth -n 12 --algorithm ring | stragglar show -
     """
-    schedule = synthesize(Request(ranks, late, algorithm, refine, chunks))
+    options = (fraction, pre, inner, pairwise or None, exact or None, time_limit)
+    schedule = synthesize(Request(ranks, late, algorithm, refine, chunks, *options))
     save_schedule(schedule, output)
     made = certify(schedule)
     rounds = f"{made.rounds['pre']} pre and {made.rounds['post']} post rounds"
     click.echo(
-        f"{algorithm}, {ranks} ranks, {schedule.chunks} chunks: {rounds};"
-        f" bound {made.post_bound}, gap {made.gap}",
+        f"{schedule.origin.family}, {ranks} ranks, {schedule.chunks} chunks: {rounds};"
+        f" bound {made.post_bound}, gap {made.gap}{_merge_note(schedule)}",
         err=True,
     )
+
+
+def _merge_note(schedule: Schedule) -> str:
+    """How a merge that was searched for came out: whether fewer rounds are excluded."""
+    merge = str(dict(schedule.origin.parameters).get("merge", ""))
+    return f" ({merge})" if merge.startswith("exact") else ""

@@ -46,7 +46,7 @@ class Symbols:
     bad: str = "!"
 
 
-UNICODE = Symbols("→", "←", "⊕", "·", "╌", "·", "×", "█", "░", "─", "ellipsis")  # noqa: RUF001
+UNICODE = Symbols("→", "←", "⊕", "·", "╌", "·", "×", "█", "░", "─", "ellipsis")
 ASCII = Symbols(">", "<", "+", ".", "-", "-", "x", "#", ".", "-", "crop")
 
 

@@ -42,23 +42,31 @@ def write_atomic(path: str, text: str) -> None:
     if path == "-":
         sys.stdout.write(text)
         sys.stdout.flush()
-        return
+    else:
+        write_atomic_bytes(path, text.encode("utf-8"))
+
+
+def write_atomic_bytes(path: str, data: bytes) -> None:
+    """Writes `data` to a file so that nobody ever sees half of it: a temporary file beside it, renamed.
+
+    Raises:
+        UsageError: the file cannot be written.
+    """
     target = Path(path)
     try:
         if target.exists() and not target.is_file():  # a pipe or a device: nothing to rename over
-            target.write_text(text, encoding="utf-8")
-            return
-        _write_and_rename(target, text)
+            target.write_bytes(data)
+        else:
+            _write_and_rename(target.resolve(), data)
     except OSError as error:
         raise UsageError(f"{path}: cannot write it: {error.strerror or error}") from error
 
 
-def _write_and_rename(target: Path, text: str) -> None:
-    target = target.resolve()
+def _write_and_rename(target: Path, data: bytes) -> None:
     handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
     try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as stream:
-            stream.write(text)
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(data)
         mode = target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask()
         Path(temporary).chmod(mode)
         Path(temporary).replace(target)

@@ -1,11 +1,12 @@
-"""The AllReduces that everybody has: ring, recursive halving-doubling, direct.
+"""The AllReduces that everybody has: ring, recursive halving-doubling (Rabenseifner's), direct.
 
-They use no pre phase: with a late rank, all of them start when it arrives.
+As schedules they use no pre phase: with a late rank, all of them start when it arrives. Their rounds
+(`ALL_REDUCES`) also serve as parts of other families, over fewer ranks or a part of the buffer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +18,11 @@ from .halving import doubling_all_gather, halving_reduce_scatter, recursive_doub
 from .request import Request
 from .runs import Run, even_runs
 
+Rounds = list[RoundLike]
 
-def _without_pre(request: Request, family: str, chunks: int, rounds: Iterable[RoundLike]) -> Schedule:
+
+def without_pre(request: Request, family: str, chunks: int, rounds: Iterable[RoundLike]) -> Schedule:
+    """A schedule in which nothing happens before the last arrival."""
     post = Phase.build("post", rounds)
     phases = (Phase.build("pre", []), post) if request.late else (post,)
     bound = bounds.post_rounds(request.ranks, chunks, len(request.late))
@@ -40,24 +44,47 @@ def ring_all_gather(members: Sequence[int], runs: Sequence[Run]) -> list[NDArray
     return [table for table in rounds if len(table)]
 
 
+def ring_rounds(members: Sequence[int], run: Run) -> Rounds:
+    """ReduceScatter and AllGather round a ring: 2(n-1) rounds, the least volume."""
+    runs = even_runs(run[1], len(members), run[0])
+    return [*ring_reduce_scatter(members, runs), *ring_all_gather(members, runs)]
+
+
+def halving_doubling_rounds(members: Sequence[int], run: Run) -> Rounds:
+    """ReduceScatter by halving, AllGather by doubling."""
+    return [*halving_reduce_scatter(members, run), *doubling_all_gather(members, run)]
+
+
+def direct_rounds(members: Sequence[int], run: Run) -> Rounds:
+    """Recursive doubling of the whole run."""
+    return [*recursive_doubling(members, run)]
+
+
+ALL_REDUCES: dict[str, Callable[[Sequence[int], Run], Rounds]] = {
+    "ring": ring_rounds,
+    "rhd": halving_doubling_rounds,
+    "direct": direct_rounds,
+}
+"""Name -> the rounds of an AllReduce of a non-empty run of chunks over some ranks."""
+
+
 def ring(request: Request) -> Schedule:
     """Ring: 2(n-1) rounds of s/n, the least bandwidth of an AllReduce that starts from nothing."""
     chunks = request.chunk_count(request.ranks)
-    members, runs = range(request.ranks), even_runs(chunks, request.ranks)
-    rounds = [*ring_reduce_scatter(members, runs), *ring_all_gather(members, runs)]
-    return _without_pre(request, "ring", chunks, rounds)
+    return without_pre(request, "ring", chunks, ring_rounds(range(request.ranks), (0, chunks)))
 
 
 def halving_doubling(request: Request) -> Schedule:
     """Recursive halving, then doubling: 2 log2 n rounds; ring's bandwidth where n is a power of two."""
     chunks = request.chunk_count(1 << (request.ranks.bit_length() - 1))
-    members, whole = range(request.ranks), (0, chunks)
-    rounds = [*halving_reduce_scatter(members, whole), *doubling_all_gather(members, whole)]
-    return _without_pre(request, "rhd", chunks, rounds)
+    return without_pre(request, "rhd", chunks, halving_doubling_rounds(range(request.ranks), (0, chunks)))
 
 
 def direct(request: Request) -> Schedule:
-    """Recursive doubling of the whole buffer: the paper's baseline for small messages."""
+    """Recursive doubling of the whole buffer: the paper's baseline for small messages.
+
+    It moves log2 n whole buffers, so on large ones every comparison with it flatters: `exchange.py` and
+    `ring` are what to compare with there.
+    """
     chunks = request.chunk_count(1)
-    rounds = recursive_doubling(range(request.ranks), (0, chunks))
-    return _without_pre(request, "direct", chunks, rounds)
+    return without_pre(request, "direct", chunks, direct_rounds(range(request.ranks), (0, chunks)))

@@ -1,23 +1,84 @@
-"""The algorithms by name, each a function from a request to a schedule."""
+"""The algorithms by name: how each makes a schedule, how many rounds that has, which options it takes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from ..schedules.errors import UsageError
 from ..schedules.ir import Schedule
 from ..schedules.validate import require_valid
-from .baselines import direct, halving_doubling, ring
+from . import baselines, counts
+from .allreduce_merge import default_pre, merge_allreduce
+from .counts import Counts
+from .exchange import pairwise_exchange
 from .request import Request
-from .stragglar import stragglar
+from .split import split, split_chunks
+from .stragglar import check_halving, stragglar, stragglar_chunks, the_late_rank
+from .tree import tree
 
-ALGORITHMS: dict[str, Callable[[Request], Schedule]] = {
-    "stragglar": stragglar,
-    "ring": ring,
-    "rhd": halving_doubling,
-    "direct": direct,
+OPTIONS = ("fraction", "pre", "inner", "pairwise", "exact")
+"""Fields of a `Request` that only some algorithms take."""
+
+ANY = ("",)
+"""In the place of an option's values: whatever `Request` accepts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """One algorithm.
+
+    Attributes:
+        make: the schedule for a request.
+        count: what `Counts` that schedule has, in microseconds.
+        options: the options that it takes -> the values of each.
+    """
+
+    make: Callable[[Request], Schedule]
+    count: Callable[[Request], Counts]
+    options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+def _count_stragglar(request: Request) -> Counts:
+    the_late_rank(request)
+    if request.exact or request.pairwise:
+        raise UsageError("the rounds of exact and pairwise merges follow from no formula: make the schedule")
+    chunks, pre = stragglar_chunks(request), request.pre or "ring"
+    if pre == "rhd":
+        check_halving(request.ranks - 1, chunks)
+    return counts.stragglar(request.ranks, chunks, pre)
+
+
+def _count_merge_allreduce(request: Request) -> Counts:
+    the_late_rank(request)
+    chunks = request.chunk_count(1)
+    return counts.merge_allreduce(request.ranks, chunks, request.pre or default_pre(request.ranks, chunks))
+
+
+def _count_split(request: Request) -> Counts:
+    the_late_rank(request)
+    return counts.split(request.ranks, *split_chunks(request), request.inner or "ring")
+
+
+ALGORITHMS: dict[str, Family] = {
+    "stragglar": Family(stragglar, _count_stragglar, {"pre": ("ring", "rhd"), "pairwise": ANY, "exact": ANY}),
+    "merge-allreduce": Family(merge_allreduce, _count_merge_allreduce, {"pre": tuple(baselines.ALL_REDUCES)}),
+    "split": Family(split, _count_split, {"fraction": ANY, "inner": ("ring", "rhd")}),
+    "ring": Family(baselines.ring, lambda r: counts.ring(r.ranks, r.chunk_count(r.ranks))),
+    "rhd": Family(
+        baselines.halving_doubling,
+        lambda r: counts.halving_doubling(r.ranks, r.chunk_count(1 << (r.ranks.bit_length() - 1))),
+    ),
+    "direct": Family(baselines.direct, lambda r: counts.direct(r.ranks, r.chunk_count(1))),
+    "pairwise-exchange": Family(
+        pairwise_exchange, lambda r: counts.pairwise_exchange(r.ranks, r.chunk_count(r.ranks))
+    ),
+    "tree": Family(tree, lambda r: counts.tree(r.ranks, r.chunk_count(1), len(r.late))),
 }
-"""Algorithm name -> constructor. Every result of `synthesize` has been validated."""
+"""Algorithm name -> `Family`. Every result of `synthesize` has been validated."""
+
+ALIASES = {"rabenseifner": "rhd"}
+"""Other names of algorithms. In schedules stands the one in `ALGORITHMS`."""
 
 
 def synthesize(request: Request) -> Schedule:
@@ -27,7 +88,32 @@ def synthesize(request: Request) -> Schedule:
         UsageError: unknown algorithm, or one that cannot serve this request.
         InfeasibleError: no schedule found within the stated limits.
     """
-    maker = ALGORITHMS.get(request.algorithm)
-    if maker is None:
-        raise UsageError(f"algorithm {request.algorithm!r} is not known: use {', '.join(ALGORITHMS)}")
-    return require_valid(maker(request))
+    return require_valid(_family(request).make(request))
+
+
+def count_rounds(request: Request) -> Counts:
+    """The rounds of `synthesize(request)`, by formula.
+
+    Raises:
+        UsageError, InfeasibleError: as `synthesize`.
+    """
+    return _family(request).count(request)
+
+
+def _family(request: Request) -> Family:
+    """The algorithm of a request; refuses options that it does not take."""
+    name = ALIASES.get(request.algorithm, request.algorithm)
+    family = ALGORITHMS.get(name)
+    if family is None:
+        known = ", ".join([*ALGORITHMS, *ALIASES])
+        raise UsageError(f"algorithm {request.algorithm!r} is not known: use {known}")
+    for option in OPTIONS:
+        value, allowed = getattr(request, option), family.options.get(option)
+        if not value or allowed == ANY:
+            continue
+        if allowed is None:
+            takers = " and ".join(other for other, one in ALGORITHMS.items() if option in one.options)
+            raise UsageError(f"{name} takes no {option}: it is for {takers}")
+        if value not in allowed:
+            raise UsageError(f"{name} takes {option} {' or '.join(allowed)}, not {value!r}")
+    return family

@@ -33,6 +33,12 @@ def _triple(low: int, high: int, gone: int, run: Run) -> Rounds:
     ]
 
 
+def _halved(members: list[int], run: Run) -> list[tuple[list[int], Run]]:
+    half = len(members) // 2
+    lower, upper = halves(run)
+    return [(members[:half], lower), (members[half : 2 * half], upper)]
+
+
 def _level(sets: Sequence[tuple[list[int], Run]]) -> tuple[Rounds, list[tuple[list[int], Run]]]:
     rounds: Rounds = [[], []]
     after: list[tuple[list[int], Run]] = []
@@ -44,8 +50,7 @@ def _level(sets: Sequence[tuple[list[int], Run]]) -> tuple[Rounds, list[tuple[li
             steps = _triple(low, high, members[-1], run) if odd else _pair(low, high, run)
             for whole, part in zip(rounds, steps, strict=True):
                 whole += part
-        lower, upper = halves(run)
-        after += [(lows, lower), (highs, upper)]
+        after += _halved(members, run)
     return rounds, after
 
 
@@ -65,6 +70,14 @@ def halving_reduce_scatter(members: Sequence[int], run: Run) -> Rounds:
         level, sets = _level(sets)
         rounds += level
     return _without_nothing(rounds)
+
+
+def halving_owners(members: Sequence[int], run: Run) -> list[tuple[int, Run]]:
+    """Who holds which part (maybe an empty one) after `halving_reduce_scatter`: 2^floor(log2 n) members."""
+    sets: list[tuple[list[int], Run]] = [(list(members), run)]
+    while len(sets[0][0]) > 1:
+        sets = [part for one in sets for part in _halved(*one)]
+    return [(owner, part) for (owner,), part in sets]
 
 
 def doubling_all_gather(members: Sequence[int], run: Run) -> Rounds:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 
 from ..schedules.errors import UsageError
 from ..schedules.ir import MAX_CHUNKS, MAX_RANKS
@@ -18,6 +19,14 @@ class Request:
         algorithm: a name in `synth.ALGORITHMS`.
         refine: m: cut the buffer into m times the chunks that the algorithm needs at least.
         chunks: cut the buffer into exactly so many chunks instead.
+        fraction: of the buffer, what `split` merges; the rest is reduced after the arrival.
+        pre: what the early ranks do before the arrival, where the algorithm leaves a choice.
+        inner: the AllReduce of the part that `split` does not merge.
+        pairwise: every rank sends only to the rank that it receives from, in every round of the merge.
+        exact: search all merges with a solver instead of constructing one; for a few ranks.
+        time_limit: seconds of wall time for that search; None: a limit on its work, the same everywhere.
+
+    All from `fraction` on are for the algorithms that take them; `synthesize` refuses them elsewhere.
 
     Raises:
         UsageError: the request contradicts itself.
@@ -28,6 +37,12 @@ class Request:
     algorithm: str = "stragglar"
     refine: int | None = None
     chunks: int | None = None
+    fraction: Fraction | None = None
+    pre: str | None = None
+    inner: str | None = None
+    pairwise: bool | None = None
+    exact: bool | None = None
+    time_limit: float | None = None
 
     def __post_init__(self) -> None:
         if not 2 <= self.ranks <= MAX_RANKS:
@@ -45,6 +60,10 @@ class Request:
         for name, value in (("refinement", self.refine), ("chunk count", self.chunks)):
             if value is not None and not 1 <= value <= MAX_CHUNKS:
                 raise UsageError(f"the {name} must be 1..{MAX_CHUNKS}, not {value}")
+        if self.fraction is not None and not 0 <= self.fraction <= 1:
+            raise UsageError(f"the fraction must be 0..1, not {self.fraction}")
+        if self.time_limit is not None and not (self.exact and 0 < self.time_limit < float("inf")):
+            raise UsageError("a time limit is a number of seconds above 0, for the exact search")
 
     @property
     def arrivals(self) -> tuple[tuple[int, ...], ...]:
@@ -62,7 +81,15 @@ class Request:
             raise UsageError(f"{wanted} chunks are more than the {MAX_CHUNKS} a schedule can number")
         return wanted
 
-    def granularity(self) -> tuple[tuple[str, int], ...]:
-        """The part of the request about chunks, as parameters of an `Origin`."""
-        named = (("refine", self.refine), ("chunks", self.chunks))
+    def granularity(self) -> tuple[tuple[str, int | str], ...]:
+        """How the buffer is cut and treated, as parameters of an `Origin`: enough to ask for the same."""
+        fraction = None if self.fraction is None else str(self.fraction)
+        named: tuple[tuple[str, int | str | None], ...] = (
+            ("refine", self.refine),
+            ("chunks", self.chunks),
+            ("fraction", fraction),
+            ("pre", self.pre),
+            ("inner", self.inner),
+            ("pairwise", "yes" if self.pairwise else None),
+        )
         return tuple((name, value) for name, value in named if value is not None)

@@ -6,10 +6,10 @@ Run = tuple[int, int]
 """(first chunk, number of chunks); the number may be 0."""
 
 
-def even_runs(chunks: int, parts: int) -> list[Run]:
-    """`parts` contiguous runs that cover 0..chunks-1, the first ones a chunk longer where uneven."""
+def even_runs(chunks: int, parts: int, first: int = 0) -> list[Run]:
+    """`parts` contiguous runs for `chunks` chunks from `first` on; if uneven the first are a chunk longer."""
     sizes = [-(-(chunks - i) // parts) if i < chunks else 0 for i in range(parts)]
-    runs, first = [], 0
+    runs = []
     for size in sizes:
         runs.append((first, size))
         first += size

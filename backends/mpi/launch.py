@@ -30,7 +30,8 @@ END_SECONDS = 5.0
 """How long to wait for killed processes to be gone."""
 
 _POLL_SECONDS = 0.02
-_ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+"""Environment of ranks that share the cores of one machine: their libraries start no threads of their own."""
 
 
 def run(schedule: Schedule, request: RunRequest) -> RunReport:
@@ -77,7 +78,7 @@ def run_mpi(schedule: Schedule, request: RunRequest) -> RunReport:
     with tempfile.TemporaryDirectory(prefix="stragglar-run-") as name:
         folder = Path(name)
         _write_job(folder, schedule, request)
-        command = [mpiexec, *_options(mpiexec), "-n", str(schedule.ranks)]
+        command = [mpiexec, *launcher_options(mpiexec), "-n", str(schedule.ranks)]
         command += [sys.executable, "-P", "-m", "stragglar.backends.mpi.guard", name]
         with (folder / "output.txt").open("wb") as output:
             process = subprocess.Popen(
@@ -85,13 +86,13 @@ def run_mpi(schedule: Schedule, request: RunRequest) -> RunReport:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                env=os.environ | _ONE_THREAD,
+                env=os.environ | ONE_THREAD,
                 start_new_session=True,
             )
         try:
             return _outcome(process, folder, request.run_seconds(schedule) + STARTUP_SECONDS)
         finally:
-            _end(process, folder)
+            end_launcher(process, folder)
 
 
 def _write_job(folder: Path, schedule: Schedule, request: RunRequest) -> None:
@@ -99,7 +100,7 @@ def _write_job(folder: Path, schedule: Schedule, request: RunRequest) -> None:
     (folder / "request.json").write_text(json.dumps(request.to_json()), encoding="utf-8")
 
 
-def _options(mpiexec: str) -> list[str]:
+def launcher_options(mpiexec: str) -> list[str]:
     """What this mpiexec needs to start more ranks than there are cores, also as root."""
     try:
         told = subprocess.run([mpiexec, "--version"], capture_output=True, text=True, timeout=20, check=False)
@@ -126,7 +127,7 @@ def _outcome(process: subprocess.Popen[bytes], folder: Path, limit: float) -> Ru
     raise RunError(verdict.reason(folder, process.returncode))
 
 
-def _end(process: subprocess.Popen[bytes], folder: Path) -> None:
+def end_launcher(process: subprocess.Popen[bytes], folder: Path) -> None:
     """Kills whatever is left of a run. mpiexec may start ranks in sessions of their own."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)

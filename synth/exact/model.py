@@ -4,8 +4,9 @@ A chunk has two *halves*: the partial sum of the early ranks, which starts at it
 rank's raw contribution, which starts there. A rank holds of a chunk one half, both (then the chunk is
 finished), or nothing of use. A transfer moves all that its sender holds of one chunk, and afterwards the
 receiver holds what either held: two different halves add up, anything else is a copy. So halves may be
-relayed, duplicated and merged anywhere and in any order. Only two things are fixed: one send and one
-receive a rank and round, and that a finished chunk cannot be taken apart again.
+relayed, duplicated and merged anywhere and in any order. Only three things are fixed: one send and one
+receive a rank and round, that a finished chunk cannot be taken apart again, and that no rank sends its
+half of a chunk in the round in which the finished chunk replaces it (the validator's `send-of-arriving`).
 
 For one chunk, value and round any sender may serve any receiver, so the free model only counts both;
 the pairwise one also says who is paired with whom.
@@ -97,6 +98,9 @@ class PostModel:
             for literal in wanted:
                 model.add_implication(sends[value], literal)
         model.add_bool_or(~receives[BOTH], ~partial, ~raw)
+        # A schedule sends no half of a chunk in the round that replaces it by the finished chunk.
+        model.add_implication(receives[BOTH], ~sends[PARTIAL])
+        model.add_implication(receives[BOTH], ~sends[RAW])
         for half, value in ((self.partial, PARTIAL), (self.raw, RAW)):
             before, after = half[at], half[rank, chunk, r + 1]
             model.add_implication(receives[value], ~before)

@@ -31,7 +31,7 @@ HERE = Path(__file__).parent / "mpi"
 def start(ranks, program, *arguments):
     command = [
         MPIEXEC,
-        *launch._options(MPIEXEC),
+        *launch.launcher_options(MPIEXEC),
         "-n",
         str(ranks),
         sys.executable,

@@ -143,7 +143,10 @@ def test_even_runs_cover_everything_once(chunks, parts):
         ({"ranks": 8, "late": (3,), "refine": 0}, "refinement must be"),
         ({"ranks": 8, "late": (3,), "chunks": 0}, "chunk count must be"),
         ({"ranks": 8, "late": (3,), "chunks": 7, "refine": 1}, "not both"),
-        ({"ranks": 8, "late": (3,), "algorithm": "tree"}, "not known"),
+        ({"ranks": 8, "late": (3,), "algorithm": "wheel"}, "not known"),
+        ({"ranks": 8, "late": (3,), "algorithm": "ring", "exact": True}, "takes no exact"),
+        ({"ranks": 8, "late": (3,), "algorithm": "split", "pairwise": True}, "takes no pairwise"),
+        ({"ranks": 8, "late": (3,), "time_limit": 1.0}, "for the exact search"),
         ({"ranks": 8}, "name the rank with --late"),
         ({"ranks": 16000, "late": (3,), "refine": 2000}, "more than"),
     ],
@@ -151,6 +154,40 @@ def test_even_runs_cover_everything_once(chunks, parts):
 def test_contradictions_are_refused(settings_, message):
     with pytest.raises(UsageError, match=message):
         synthesize(Request(**settings_))
+
+
+@pytest.mark.parametrize(("ranks", "chunks"), [(2, 3), (3, 3), (4, 3), (4, 5), (5, 4), (6, 5)])
+def test_the_exact_search_confirms_the_bound(ranks, chunks):
+    """An independent way to the same number of rounds; `proof.md` says how far it was taken."""
+    for late in range(ranks):
+        schedule = synthesize(Request(ranks, (late,), chunks=chunks, exact=True))
+        assert certify(schedule).gap == 0
+        assert_computes_the_sum(schedule)
+        assert dict(schedule.origin.parameters)["merge"] == "exact, optimal"
+
+
+@given(st.integers(2, 40), st.integers(1, 90), st.data())
+def test_pairwise_schedules_send_back_to_where_they_receive_from(ranks, chunks, data):
+    late = data.draw(st.integers(0, ranks - 1))
+    schedule = synthesize(Request(ranks, (late,), chunks=chunks, pairwise=True))
+    assert_computes_the_sum(schedule)
+    for table in schedule.post.rounds():
+        to = dict(zip(table[:, 0].tolist(), table[:, 1].tolist(), strict=True))
+        assert all(to.get(dst, src) == src for src, dst in to.items())
+
+
+def test_what_pairing_costs_seven_ranks():
+    """The published form cannot meet the bound there: proved by search; free peers do."""
+    paired = Request(7, (2,), pairwise=True, exact=True)
+    assert certify(synthesize(paired)).gap == certify(synthesize(Request(7, (2,), pairwise=True))).gap == 1
+    assert certify(synthesize(Request(7, (2,)))).gap == 0
+
+
+def test_the_exact_search_says_where_it_stops():
+    with pytest.raises(InfeasibleError, match="for a few ranks"):
+        synthesize(Request(40, (2,), exact=True))
+    with pytest.raises(InfeasibleError, match=r"cut off|within 0\.001 s"):
+        synthesize(Request(8, (2,), exact=True, time_limit=0.001))
 
 
 def test_several_late_ranks():

@@ -1,0 +1,69 @@
+"""A tree that lets the late ranks join last: the least number of rounds, whole buffers each.
+
+The early ranks reduce to one of them, the root, while the others are away. On arrival the root and the
+late ranks reduce among themselves, and whoever has the sum spreads it, holders doubling each round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..schedules import bounds
+from ..schedules.ir import Op, Origin, Phase, Schedule
+from .baselines import Rounds
+from .request import Request
+from .runs import Run
+
+
+def tree(request: Request) -> Schedule:
+    """Binomial reduce before the arrival, swap and binomial broadcast after it: ceil(log2 n) rounds of s.
+
+    Nobody late: the reduce is part of `post`. With g late ranks, g + 1 no power of two, one round more.
+    """
+    chunks = request.chunk_count(1)
+    early = [r for r in range(request.ranks) if r not in request.late]
+    gather = binomial_reduce(early, (0, chunks))
+    spread = _join_and_spread(early, request.late, (0, chunks))
+    if request.late:
+        phases: tuple[Phase, ...] = (Phase.build("pre", gather), Phase.build("post", spread))
+    else:
+        phases = (Phase.build("post", [*gather, *spread]),)
+    bound = bounds.post_rounds(request.ranks, chunks, len(request.late))
+    origin = Origin("tree", request.granularity(), bound)
+    return Schedule(request.ranks, request.arrivals, chunks, phases, origin)
+
+
+def binomial_reduce(members: Sequence[int], run: Run) -> Rounds:
+    """ceil(log2 n) rounds after which the first member has the sum of `run` over all of them."""
+    rounds: Rounds = []
+    left = len(members)
+    while left > 1:
+        # The upper half gives to the lower; where one is left over it is the root, never a chain's end.
+        half = left // 2
+        rounds.append([(members[i], members[i - half], *run, Op.REDUCE) for i in range(left - half, left)])
+        left -= half
+    return rounds
+
+
+def binomial_broadcast(holders: Sequence[int], others: Sequence[int], run: Run) -> Rounds:
+    """Rounds in which every holder gives `run` to one that lacks it, the newest holders first."""
+    have, lack = list(holders), list(others)
+    rounds: Rounds = []
+    while lack:
+        served = lack[: len(have)]
+        rounds.append([(src, dst, *run, Op.COPY) for src, dst in zip(have[::-1], served, strict=False)])
+        have, lack = have + served, lack[len(served) :]
+    return rounds
+
+
+def _join_and_spread(early: Sequence[int], late: Sequence[int], run: Run) -> Rounds:
+    # Late ranks beyond a power of two give their part away first and get the sum in the broadcast.
+    front = [early[0], *late]
+    core = 1 << (len(front).bit_length() - 1)
+    folded = [(src, dst, *run, Op.REDUCE) for src, dst in zip(front[core:], front, strict=False)]
+    rounds: Rounds = [folded] if folded else []
+    distance = 1
+    while distance < core:
+        rounds.append([(front[i], front[i ^ distance], *run, Op.REDUCE) for i in range(core)])
+        distance *= 2
+    return [*rounds, *binomial_broadcast(front[:core], [*front[core:], *early[1:]], run)]
