@@ -217,3 +217,32 @@ def test_every_late_rank(n, m):
         schedule = synthesize(Request(n, (late,), refine=m))
         assert certify(schedule).gap == 0
         assert_computes_the_sum(schedule)
+
+
+def assert_optimal(ranks, late, refine):
+    schedule = synthesize(Request(ranks, (late,), refine=refine))  # validated symbolically in there
+    assert certify(schedule).gap == 0, (ranks, refine)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(2, 1025, 31))
+def test_every_rank_count_meets_the_bound(first):
+    for ranks in range(first, min(first + 31, 1025)):
+        assert_optimal(ranks, (7 * ranks) // 11, 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("refine", [2, 3, 4])
+@pytest.mark.parametrize("first", range(2, 257, 32))
+def test_every_rank_count_meets_the_bound_refined(first, refine):
+    for ranks in range(first, min(first + 32, 257)):
+        assert_optimal(ranks, ranks - 1, refine)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ranks", [1025, 1536, 2047, 2048, 2049, 3001, 4095, 4096])
+def test_thousands_of_ranks_meet_the_bound(ranks):
+    from stragglar.synth.merge import merge_rounds
+
+    merge = merge_rounds(ranks - 1, ranks - 1)
+    assert merge.gap == 0
