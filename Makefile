@@ -45,7 +45,7 @@ slow: $(VENV)/.test ## the sweeps over every n, late rank and refinement
 	$(BIN)/python -m pytest -n 2 -m slow
 
 bench: $(VENV)/.test ## measurements: see docs/benchmarks.md
-	$(BIN)/python benchmarks/synthesis.py -o benchmarks/results/synthesis.json
+	$(BIN)/python benchmarks/synthesis.py -o benchmarks/results/synthesis.json --page docs/benchmarks.md
 	$(BIN)/python benchmarks/rounds.py -o docs/rounds.md
 	$(BIN)/python benchmarks/evaluation.py -o docs
 

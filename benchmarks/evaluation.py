@@ -8,16 +8,15 @@ Nothing here is measured: alpha-beta model, alpha = 3 us, 450 GiB/s a port, as i
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import sqrt
 from pathlib import Path
 
 import click
 
 from stragglar.cli.plots import draw_plans
-from stragglar.schedules import Link, bounds
+from stragglar.schedules import Link
 from stragglar.schedules.files import write_atomic
 from stragglar.schedules.units import format_bytes, format_seconds
-from stragglar.synth.planner import Plan, Situation, plan
+from stragglar.synth.planner import Plan, Situation, plan, with_latency
 
 LINK = Link(3e-6, 450 * 2.0**30)
 GIB = 1 << 30
@@ -71,14 +70,8 @@ def delays(plans: list[Plan], size: int) -> Iterator[str]:
         times = (made.published or 0.0, made.baselines["ring"], made.bound_seconds)
         cells = " | ".join(map(format_seconds, times))
         mine = format_seconds(made.choice.post_seconds)
-        ratio = made.choice.post_seconds / with_latency(made)
+        ratio = made.choice.post_seconds / with_latency(made.situation)
         yield f"| {share:.2f} | {mine} | {_taken(made)} | {cells} | {ratio:.3f} |"
-
-
-def with_latency(made: Plan) -> float:
-    """The bandwidth bound B with the latency of pipelining: B + L alpha + 2 sqrt(B L alpha)."""
-    doublings = (bounds.ceil_log2(made.situation.ranks) - 1) * LINK.alpha
-    return made.bound_seconds + doublings + 2 * sqrt(made.bound_seconds * doublings)
 
 
 def _taken(made: Plan) -> str:
@@ -102,10 +95,9 @@ def main(output: str) -> None:
         if size == GIB:
             draw_plans(waits, str(folder / "figures" / "time-delay.svg"))
     lines.append(
-        "\n*Bound + latency* is B + Lα + 2 √(B·Lα) for the bandwidth bound B and L = ⌈log₂ n⌉ − 1: the best a"
-        " pipeline of such rounds does with the best number of chunks. At 64 MiB the ReduceScatter's own"
-        " rounds (6 α) are a good part of the delays between 0.7 and 0.95 sβ, and the plan is up to a tenth"
-        " above it; from 1 GiB on it is within 3 %."
+        "\n*Bound + latency* is B + Lα + 2 √(B·Lα), what a pipeline of rounds over L = ⌈log₂ n⌉ − 1 doublings"
+        " takes with the best number of chunks, where B is the bandwidth bound for the delay less (n − 2) α:"
+        " the rounds of the ReduceScatter take that much of the delay before they move a byte."
     )
     draw_plans(ranks, str(folder / "figures" / "speedup-ranks.svg"))
     draw_plans(steps, str(folder / "figures" / "time-size.svg"))

@@ -100,6 +100,12 @@ def conditions(repeat: int) -> dict[str, object]:
     }
 
 
+def cells(r: Row) -> tuple[object, ...]:
+    """A row's measured cells, for people."""
+    span = f"{r.fastest:.2f}..{r.slowest:.2f}"
+    return (r.ranks, r.rounds, r.bound, f"{r.seconds:.2f}", span, f"{r.peak_mib:.0f}", f"{r.file_mib:.2f}")
+
+
 def table(rows: list[Row]) -> Table:
     """The rows for people."""
     view = Table(title="stragglar synth, whole process")
@@ -130,19 +136,70 @@ def table(rows: list[Row]) -> Table:
     return view
 
 
+PAGE = """# Benchmarks
+
+Every figure names the command that makes it. Times of shared machines are noisy: medians and ratios are what
+to quote. `make bench` runs all of them.
+
+## Synthesis
+
+Made by `python benchmarks/synthesis.py -o benchmarks/results/synthesis.json --page docs/benchmarks.md`:
+`stragglar synth` as a whole process, start-up, validation and file included, **measured** on {machine},
+Python {python}, {date}, commit {commit}; medians of {repeat}. Beside it the published synthesizers: rounds,
+and seconds of their synthesis alone in process, as in `benchmarks/published_rounds.tsv`.
+
+| n | rounds | bound | seconds | min..max | peak MiB | file MiB | published rounds | published seconds |
+| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
+"""
+
+
+TAIL = """
+## Rounds
+
+[rounds.md](rounds.md): every n from 2 to 1024, made by `python benchmarks/rounds.py`.
+
+## The published evaluation
+
+[evaluation.md](evaluation.md), modelled, made by `python benchmarks/evaluation.py`.
+"""
+
+
+def page(rows: list[Row], where: dict[str, object]) -> str:
+    """The rows as a Markdown page."""
+    text = PAGE.format(**where)
+    for r in rows:
+        known = ("–", "–") if r.published_rounds is None else (r.published_rounds, f"{r.published_seconds:g}")
+        span = f"{r.fastest:.2f}..{r.slowest:.2f}"
+        cells = (
+            r.ranks,
+            r.rounds,
+            r.bound,
+            f"{r.seconds:.2f}",
+            span,
+            f"{r.peak_mib:.0f}",
+            f"{r.file_mib:.2f}",
+        )
+        text += "| " + " | ".join(map(str, (*cells, *known))) + " |\n"
+    return text + TAIL
+
+
 @click.command()
 @click.option("-n", "--ranks", type=int, multiple=True, default=DEFAULT_RANKS, help="Rank counts to time.")
 @click.option("--repeat", type=click.IntRange(1), default=5, show_default=True)
 @click.option("-o", "--output", help="JSON file for the figures and their conditions.")
-def main(ranks: tuple[int, ...], repeat: int, output: str | None) -> None:
+@click.option("--page", "markdown", help="Markdown page for the same.")
+def main(ranks: tuple[int, ...], repeat: int, output: str | None, markdown: str | None) -> None:
     """Time `stragglar synth` as a whole process."""
     rows = []
     for n in ranks:
         click.echo(f"n = {n} ...", err=True)
         rows.append(measure(n, repeat))
     Console().print(table(rows))
+    where = conditions(repeat)
+    if markdown:
+        write_atomic(markdown, page(rows, where))
     if output:
-        report = {"conditions": conditions(repeat), "rows": [asdict(row) for row in rows]}
+        report = {"conditions": where, "rows": [asdict(row) for row in rows]}
         write_atomic(output, json.dumps(report, indent=1) + "\n")
 
 

@@ -62,8 +62,13 @@ def check_schedule(schedule: Schedule, limit: int = 20) -> dict[str, Any]:
         "chunks": schedule.chunks,
         "rounds": made.rounds,
         "chunk_rounds": made.chunk_rounds,
-        "bound": {"post_rounds": made.post_bound},
+        "bound": {
+            "post_rounds": made.post_bound,
+            "buffers": made.buffers_bound,
+            "buffers_no_delay": made.buffers_bound_no_delay,
+        },
         "gap": made.gap,
+        "buffers": made.buffers,
         "errors": [str(v) for v in found.violations],
         "error_count": found.total,
         "violations": [
@@ -115,6 +120,10 @@ def check_text(report: dict[str, Any]) -> str:
     if "rounds" in report:
         rounds = ", ".join(f"{name} {count}" for name, count in report["rounds"].items())
         lines.append(f"rounds: {rounds}; post bound {report['bound']['post_rounds']}, gap {report['gap']}")
+    if "buffers" in report:
+        least, together = report["bound"]["buffers"], report["bound"]["buffers_no_delay"]
+        moved = f"bandwidth: post moves {report['buffers']:.3f} buffers through a port"
+        lines.append(f"{moved}; bound {least:.3f} after a long delay, {together:.3f} with none")
     shown, total = report["errors"], report["error_count"]
     lines += [f"error: {error}" for error in shown]
     if total > len(shown):

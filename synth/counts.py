@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from ..schedules.bounds import ceil_log2
 from ..schedules.cost import Link
-from .request import Request
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,19 +118,3 @@ def split(ranks: int, merged: int, rest: int, inner: str = "ring") -> Counts:
     """A ReduceScatter of `merged` chunks before; their merge and the AllReduce `inner` of the rest after."""
     post = _plus(_merge(ranks, merged), _all_reduce(inner, ranks, rest))
     return Counts(*_ring_half(ranks - 1, merged), *post, merged + rest)
-
-
-def counts(request: Request) -> Counts:
-    """The counts of `synthesize(request)` by formula, in microseconds: `families.count_rounds`.
-
-    Raises:
-        UsageError, InfeasibleError: as `synthesize`.
-
-    >>> from stragglar.synth import Request
-    >>> counts(Request(8, (3,)))
-    Counts(pre_rounds=6, pre_chunk_rounds=6, post_rounds=9, post_chunk_rounds=9, chunks=7)
-    """
-    # Here, because the table of algorithms is made of this module's formulas.
-    from .families import count_rounds
-
-    return count_rounds(request)

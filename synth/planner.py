@@ -8,7 +8,7 @@ than the best of them. All times are modelled (alpha-beta), from the last arriva
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil, sqrt
 
@@ -146,6 +146,19 @@ def bound_seconds(situation: Situation) -> float:
     return bounds.post_seconds_after_delay(n, seconds, situation.delay)
 
 
+def with_latency(situation: Situation) -> float:
+    """The bandwidth bound with the latency that pipelines of rounds have: what a plan should come near.
+
+    The ReduceScatter's n - 2 rounds take (n - 2) alpha of the delay before they move a byte; B is the bound
+    for what is left of it. A pipeline over L = ceil(log2 n) - 1 doublings then takes, with the best number of
+    chunks, (sqrt(B) + sqrt(L alpha))^2. Not a lower bound: small buffers are better off with few rounds.
+    """
+    n, alpha = situation.ranks, situation.link.alpha
+    hidden = max(0.0, situation.delay - (n - 2) * alpha)
+    bound = bound_seconds(replace(situation, delay=hidden))
+    return (sqrt(bound) + sqrt((bounds.ceil_log2(n) - 1) * alpha)) ** 2
+
+
 def _baseline(situation: Situation, name: str) -> Request:
     return Request(situation.ranks, situation.late_ranks, name)
 
@@ -154,8 +167,12 @@ def candidates(situation: Situation) -> Iterator[Request]:
     """The straggler-aware requests worth comparing, coarse ones first."""
     if situation.late is None:
         return
+    early = situation.ranks - 1
+    owners = _power_below(early)
     for chunks in merge_chunk_counts(situation):
         yield Request(situation.ranks, situation.late_ranks, "stragglar", chunks=chunks)
+        if owners == early or chunks <= owners:  # what halving can leave in place for the merge
+            yield Request(situation.ranks, situation.late_ranks, "stragglar", chunks=chunks, pre="rhd")
         for pre in ("direct", "rhd", "ring"):
             yield Request(situation.ranks, situation.late_ranks, "merge-allreduce", chunks=chunks, pre=pre)
     yield from _splits(situation)

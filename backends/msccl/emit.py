@@ -40,6 +40,7 @@ class _Emitter:
         self.ranks = [RankDraft() for _ in range(schedule.ranks)]
         self._lanes: dict[tuple[int, int, int], int] = {}
         self._last_send: dict[tuple[int, int], StepRef] = {}
+        self._last_receive: dict[tuple[int, int], StepRef] = {}
         self._home = Buffer.INPUT if options.in_place else Buffer.OUTPUT
 
     def emit_round(self, messages: list[Message]) -> None:
@@ -48,7 +49,7 @@ class _Emitter:
         for message, (key, _) in zip(messages, keys, strict=True):
             self._send(message, key)
         for message, (_, key) in zip(messages, keys, strict=True):
-            self._receive(message, key)
+            self._last_receive[message.dst, message.phase] = self._receive(message, key)
 
     def _keys(self, m: Message) -> tuple[BlockKey, BlockKey]:
         connection = (m.phase, m.src, m.dst)
@@ -67,10 +68,14 @@ class _Emitter:
         buffer = Buffer.OUTPUT if m.from_output else Buffer.INPUT
         step = Step(0, OpCode.SEND, buffer, m.first, self._home, m.first, m.count)
         port = (m.src, m.phase)
+        # A rank's first send of a later phase follows what it has received there: it may not run ahead of
+        # the arrival in a block whose next step waits for a late rank.
         before = self._last_send.get(port)
+        if before is None and m.phase:
+            before = self._last_receive.get(port)
         self._last_send[port] = self.ranks[m.src].add(key, step, reads=_cells(buffer, m.chunks), after=before)
 
-    def _receive(self, m: Message, key: BlockKey) -> None:
+    def _receive(self, m: Message, key: BlockKey) -> StepRef:
         sources = self._sources(m)
         if m.op is Op.COPY:
             step = Step(0, OpCode.RECV, Buffer.INPUT, m.first, self._home, m.first, m.count)
@@ -81,6 +86,7 @@ class _Emitter:
             self._receive_fused(m, key, sources[0][0])
         else:
             self._receive_reduce(m, key, sources)
+        return StepRef(key, self.ranks[m.dst].length(key) - 1)
 
     def _receive_fused(self, m: Message, key: BlockKey, source: Buffer) -> None:
         step = Step(0, OpCode.RECV_REDUCE_COPY, source, m.first, self._home, m.first, m.count)

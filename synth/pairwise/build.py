@@ -54,6 +54,6 @@ def _best(early: int, chunks: int) -> MergeRounds:
 
 
 def _turning_points(early: int, chunks: int, q: int) -> list[int]:
-    """After how many rounds to leave the pattern; by then the swaps are done."""
-    latest = chunks + max(q, doublings(early + 1) - 1) - 2
-    return sorted({max(chunks, point) for point in (latest, latest - 1, chunks)}, reverse=True)
+    """After how many rounds to leave the pattern, the most promising first; by then the swaps are done."""
+    latest = max(chunks, chunks + max(q, doublings(early + 1) - 1) - 2)
+    return list(dict.fromkeys((latest, max(chunks, latest - 1), chunks, *range(latest, chunks, -1))))

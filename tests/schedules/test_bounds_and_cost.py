@@ -63,12 +63,15 @@ def test_seconds():
 )
 def test_certificates_of_the_published_schedules(ranks, post, bound):
     rounds = {"pre": ranks - 2, "post": post}
-    assert certify(published(ranks)) == Certificate(rounds, rounds, bound, post - bound)
+    assert certify(published(ranks)) == Certificate(
+        rounds, rounds, bound, post - bound, post / (ranks - 1), 1.0, 2 * (ranks - 1) / ranks
+    )
 
 
 def test_certificate_of_a_ring_with_runs_of_chunks():
-    assert certify(ring(8)) == Certificate({"pre": 0, "post": 14}, {"pre": 0, "post": 14}, 14, 0)
-    assert certify(ring(8, 5)) == Certificate({"pre": 0, "post": 14}, {"pre": 0, "post": 70}, 70, 0)
+    rounds = {"pre": 0, "post": 14}
+    assert certify(ring(8)) == Certificate(rounds, rounds, 14, 0, 1.75, 1.75, 1.75)
+    assert certify(ring(8, 5)) == Certificate(rounds, {"pre": 0, "post": 70}, 70, 0, 1.75, 1.75, 1.75)
 
 
 def test_certificate_counts_the_last_group_alone():

@@ -98,6 +98,7 @@ def test_every_family_is_an_allreduce_with_the_rounds_of_its_formula(request):
 
 @settings(max_examples=40)
 @given(family_requests(most=8))
+@example(Request(5, (0,), "split", chunks=4, fraction=Fraction(1, 2), inner="rhd"))
 def test_every_family_is_lowered_and_its_pre_phase_needs_no_late_rank(request):
     """`lower` executes the file in the runtime model; without the late rank the whole pre phase must run."""
     schedule = synthesize(request)

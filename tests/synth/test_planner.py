@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from stragglar.schedules import FormatError, Link, UsageError, bounds, cost, validate
 from stragglar.synth import Request, synthesize
-from stragglar.synth.planner import BASELINES, Situation, bound_seconds, plan
+from stragglar.synth.planner import BASELINES, Situation, plan, with_latency
 from stragglar.synth.tuning import dump_tuning, parse_tuning, tune
 
 NVSWITCH = Link(3e-6, 450 * 2.0**30)
@@ -67,14 +67,7 @@ def test_never_under_the_published_schedule(ranks):
             assert made.choice.post_seconds <= made.published * (1 + 1e-12)
 
 
-def with_latency(situation):
-    """The bandwidth bound with the latency of pipelining so much over L = ceil(log2 n) - 1 doublings."""
-    bound, alpha = bound_seconds(situation), situation.link.alpha
-    doublings = bounds.ceil_log2(situation.ranks) - 1
-    return bound + doublings * alpha + 2 * (bound * doublings * alpha) ** 0.5
-
-
-@pytest.mark.parametrize("size", [1 << 30, 1 << 32])
+@pytest.mark.parametrize("size", [1 << 26, 1 << 27, 1 << 28, 1 << 30, 1 << 32])
 def test_there_is_no_break_even_delay(size):
     """From no delay to twice a buffer's time: within 3 % of the bound and its latency, at 8 ranks."""
     seconds = size * NVSWITCH.beta
