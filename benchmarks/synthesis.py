@@ -106,6 +106,12 @@ def cells(r: Row) -> tuple[object, ...]:
     return (r.ranks, r.rounds, r.bound, f"{r.seconds:.2f}", span, f"{r.peak_mib:.0f}", f"{r.file_mib:.2f}")
 
 
+def cells(r: Row) -> tuple[object, ...]:
+    """A row's measured values as people read them."""
+    span = f"{r.fastest:.2f}..{r.slowest:.2f}"
+    return (r.ranks, r.rounds, r.bound, f"{r.seconds:.2f}", span, f"{r.peak_mib:.0f}", f"{r.file_mib:.2f}")
+
+
 def table(rows: list[Row]) -> Table:
     """The rows for people."""
     view = Table(title="stragglar synth, whole process")
@@ -122,17 +128,7 @@ def table(rows: list[Row]) -> Table:
         view.add_column(column, justify="right")
     for r in rows:
         known = "-" if r.published_rounds is None else f"{r.published_rounds} / {r.published_seconds:g}"
-        span = f"{r.fastest:.2f}..{r.slowest:.2f}"
-        cells = (
-            r.ranks,
-            r.rounds,
-            r.bound,
-            f"{r.seconds:.2f}",
-            span,
-            f"{r.peak_mib:.0f}",
-            f"{r.file_mib:.2f}",
-        )
-        view.add_row(*map(str, cells), known)
+        view.add_row(*map(str, cells(r)), known)
     return view
 
 
@@ -152,7 +148,6 @@ and seconds of their synthesis alone in process, as in `benchmarks/published_rou
 | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
 """
 
-
 TAIL = """
 ## Rounds
 
@@ -169,17 +164,7 @@ def page(rows: list[Row], where: dict[str, object]) -> str:
     text = PAGE.format(**where)
     for r in rows:
         known = ("–", "–") if r.published_rounds is None else (r.published_rounds, f"{r.published_seconds:g}")
-        span = f"{r.fastest:.2f}..{r.slowest:.2f}"
-        cells = (
-            r.ranks,
-            r.rounds,
-            r.bound,
-            f"{r.seconds:.2f}",
-            span,
-            f"{r.peak_mib:.0f}",
-            f"{r.file_mib:.2f}",
-        )
-        text += "| " + " | ".join(map(str, (*cells, *known))) + " |\n"
+        text += "| " + " | ".join(map(str, (*cells(r), *known))) + " |\n"
     return text + TAIL
 
 

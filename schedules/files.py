@@ -10,7 +10,7 @@ from pathlib import Path
 
 from .errors import FormatError, UsageError
 
-MAX_FILE_BYTES = 1 << 29
+MAX_FILE_BYTES = 1 << 30
 
 
 def read_bounded(path: str, limit: int = MAX_FILE_BYTES) -> bytes:
