@@ -101,12 +101,6 @@ def conditions(repeat: int) -> dict[str, object]:
 
 
 def cells(r: Row) -> tuple[object, ...]:
-    """A row's measured cells, for people."""
-    span = f"{r.fastest:.2f}..{r.slowest:.2f}"
-    return (r.ranks, r.rounds, r.bound, f"{r.seconds:.2f}", span, f"{r.peak_mib:.0f}", f"{r.file_mib:.2f}")
-
-
-def cells(r: Row) -> tuple[object, ...]:
     """A row's measured values as people read them."""
     span = f"{r.fastest:.2f}..{r.slowest:.2f}"
     return (r.ranks, r.rounds, r.bound, f"{r.seconds:.2f}", span, f"{r.peak_mib:.0f}", f"{r.file_mib:.2f}")
