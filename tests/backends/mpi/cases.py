@@ -30,6 +30,8 @@ def schedules(ranks):
             yield synthesize(Request(ranks=ranks, late=(late,), algorithm="stragglar", refine=2))
     for name in ("ring", "rhd", "direct"):
         yield synthesize(Request(ranks=ranks, algorithm=name))
+    for name in ("merge-allreduce", "split", "tree", "pairwise-exchange"):
+        yield synthesize(Request(ranks=ranks, late=(ranks // 2,), algorithm=name))
 
 
 def cases(schedule, quick):
