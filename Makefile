@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types links slow bench clean
+.PHONY: help demo test test-torch lint types links slow bench clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
@@ -43,6 +43,13 @@ types: $(VENV)/.test links ## mypy, strict
 
 slow: $(VENV)/.test ## the sweeps over every n, late rank and refinement
 	$(BIN)/python -m pytest -n 2 -m slow
+
+$(VENV)/.torch: pyproject.toml $(VENV)/.test
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[mpi,test,torch]'
+	@touch $@
+
+test-torch: $(VENV)/.torch ## the tests of the PyTorch backend, with torch installed
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/backends/torch
 
 bench: $(VENV)/.test ## measurements: see docs/benchmarks.md
 	$(BIN)/python benchmarks/synthesis.py -o benchmarks/results/synthesis.json --page docs/benchmarks.md

@@ -47,6 +47,7 @@ class Runners:
 RUNNERS = Runners()
 RUNNERS.register("model", ".model")
 RUNNERS.register("mpi", ".mpi.launch")
+RUNNERS.register("nccl", ".nccl.launch")
 
 
 def run(schedule: Schedule, on: str, request: RunRequest) -> RunReport:

@@ -12,6 +12,7 @@ import click
 
 from ..backends.calibration import Fit, fit_link
 from ..backends.mpi.pingpong import Sweep, measure, sweep_sizes
+from ..backends.torch import pingpong as torch_pingpong
 from ..schedules.profile import Profile, dump_profile, save_profile
 from ..schedules.units import format_bandwidth, format_bytes, format_seconds
 from .options import SECONDS, SIZE, json_option, output_option
@@ -26,10 +27,10 @@ BUSY = 1.5
 @click.command("calibrate")
 @click.option(
     "--on",
-    type=click.Choice(["mpi"]),
+    type=click.Choice(["mpi", "torch"]),
     default="mpi",
     show_default=True,
-    help="What to measure; torch cannot be measured yet.",
+    help="What to measure: MPI, or torch.distributed over gloo.",
 )
 @click.option("-n", "--ranks", type=int, default=2, show_default=True, help="Ranks that exchange at once.")
 @click.option(
@@ -64,15 +65,17 @@ def command(
     """Measure alpha and bandwidth over exchanges of growing messages, and fit the cost model to them.
 
     Every rank sends to the next and receives from the one before, at once. Starts the ranks on this
-    machine, or uses those it was started under (mpiexec, srun). Transfers alone are measured: what adding
-    the data and the program around it cost comes on top. --json prints the profile.
+    machine, or uses those it was started under (mpiexec, srun; torchrun). Transfers alone are measured:
+    what adding the data and the program around it cost comes on top. --json prints the profile.
 
     \b
     Examples:
       stragglar calibrate --on mpi -o profile.json
       mpiexec -n 2 --hosts a,b stragglar calibrate --on mpi -o profile.json
+      stragglar calibrate --on torch -o profile.json
     """
-    sweep = measure(ranks, sweep_sizes(smallest, largest), repeat, time_limit)
+    how = measure if on == "mpi" else torch_pingpong.measure
+    sweep = how(ranks, sweep_sizes(smallest, largest), repeat, time_limit)
     if sweep is None:  # not the first rank under a launcher
         return
     fit = fit_link(sweep.sizes, sweep.medians if statistic == "median" else sweep.fastest)

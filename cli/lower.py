@@ -12,7 +12,7 @@ from ..schedules import Schedule, load_schedule
 from ..schedules.files import write_atomic
 from .options import SIZE, input_argument, output_option
 
-TARGETS = ("msccl-xml", "msccl-lang")
+TARGETS = ("msccl-xml", "msccl-lang", "nccl", "nccl4py")
 
 
 @click.command("lower")
@@ -60,11 +60,13 @@ def command(
     """Turn a schedule into a program for a runtime.
 
     msccl-xml is read back, checked and executed in the runtime model before it is written; msccl-lang is
-    a program in the language of msccl-tools.
+    a program in the language of msccl-tools. nccl is a folder with a CUDA C++ project, nccl4py a Python
+    program; the options from --runtime on are for MSCCL only.
 
     \b
     Example:
       stragglar lower s.json --to msccl-xml -o s.xml
+      stragglar lower s.json --to nccl -o folder/
     """
     schedule = load_schedule(file)
     options = LowerOptions(
@@ -77,6 +79,9 @@ def command(
         max_bytes=max_bytes,
         name=name,
     )
+    if target in ("nccl", "nccl4py"):
+        _lower_to_nccl(schedule, target, output)
+        return
     if target == "msccl-lang":
         _lower_to_language(schedule, options, output)
         return
@@ -84,6 +89,18 @@ def command(
     write_atomic(output, lowered.text)
     for line in _summary(lowered, runtime):
         click.echo(line, err=True)
+
+
+def _lower_to_nccl(schedule: Schedule, target: str, output: str) -> None:
+    if target == "nccl":
+        from ..backends.nccl.project import write_project
+
+        written = write_project(output, schedule)
+        click.echo(f"{output}: {len(written)} files; start with README.md", err=True)
+        return
+    from ..backends.nccl.nccl4py import write_nccl4py
+
+    write_atomic(output, write_nccl4py(schedule))
 
 
 def _lower_to_language(schedule: Schedule, options: LowerOptions, output: str) -> None:

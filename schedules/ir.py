@@ -274,6 +274,16 @@ class Schedule:
         """The late ranks that have not arrived when phase number `phase` starts."""
         return tuple(r for group in self.arrivals[phase:] for r in group)
 
+    def _repr_svg_(self) -> str:
+        """The step diagram, for notebooks."""
+        from .svg import draw_svg
+
+        return draw_svg(self)
+
+    def _repr_html_(self) -> str:
+        """The step diagram in a box that scrolls, for notebooks: what they prefer to `_repr_svg_`."""
+        return f'<div style="overflow-x:auto">{self._repr_svg_()}</div>'
+
 
 def _check_arrivals(ranks: int, arrivals: Sequence[Sequence[int]]) -> None:
     late = [r for group in arrivals for r in group]

@@ -40,6 +40,8 @@ class Family:
 
 
 def _count_stragglar(request: Request) -> Counts:
+    if len(request.late) > 1:
+        raise UsageError("the rounds for several late ranks follow from no formula: make the schedule")
     the_late_rank(request)
     if request.exact or request.pairwise:
         raise UsageError("the rounds of exact and pairwise merges follow from no formula: make the schedule")

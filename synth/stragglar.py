@@ -25,6 +25,7 @@ from .merge import merge_rounds, ring_of_three
 from .pairwise import pairwise_rounds
 from .request import Request
 from .runs import Run, even_runs
+from .several import groups_schedule
 
 IntArray = NDArray[np.int64]
 Rows = NDArray[np.integer]
@@ -47,16 +48,28 @@ class MergePart:
 def stragglar(request: Request) -> Schedule:
     """Merge after a ReduceScatter: post rounds k + ceil(log2 n) - 1 wherever that can be reached.
 
-    With fewer chunks than early ranks only so many ranks own one.
+    With fewer chunks than early ranks only so many ranks own one. Several ranks that come late together:
+    `several/`, near its bound but not always at it.
 
     Raises:
-        UsageError: nobody is late, or the ReduceScatter asked for cannot leave the chunks where they must be.
-        InfeasibleError: several ranks are late.
+        UsageError: nobody is late, or the ReduceScatter asked for cannot leave the chunks where they must be,
+            or an option that is for one late rank only.
+        InfeasibleError: the exact search found nothing.
     """
+    if len(request.late) > 1:
+        return _several(request)
     members, late = early_and_late(request)
     chunks = stragglar_chunks(request)
     part = merge_after_reduce_scatter(members, late, (0, chunks), request.pre or "ring", _merger(request))
     return merged_schedule(request, "stragglar", chunks, part)
+
+
+def _several(request: Request) -> Schedule:
+    for option, value in (("pre", request.pre), ("pairwise", request.pairwise), ("exact", request.exact)):
+        if value:
+            raise UsageError(f"--{option} is for one late rank, not {len(request.late)}")
+    chunks = request.chunk_count(request.ranks - len(request.late))
+    return groups_schedule(request.ranks, (request.late,), chunks)
 
 
 def _merger(request: Request) -> Merger:

@@ -21,6 +21,7 @@ MAY_IMPORT = {
     "cli": {"schedules", "synth", "backends", "cli"},
 }
 HEAVY = {"ortools", "scipy", "mpi4py", "torch", "matplotlib", "pandas"}
+TORCH_FREE = {"__init__", "pingpong", "renaming", "rounds", "threshold"}
 
 
 def sources(folder: str) -> list[Path]:
@@ -59,13 +60,20 @@ def test_the_arrows_test_can_fail(tmp_path):
 
 
 def test_heavy_packages_are_imported_where_they_are_used_only():
-    """`import ortools` takes half a second: no module does it at its top."""
+    """`import ortools` takes half a second: no module does it at its top.
+
+    Modules of `backends/torch/` may import torch, but for those that are used where there is none: the
+    package itself, and what `stragglar calibrate` takes.
+    """
     for folder in FOLDERS:
         for path in sources(folder):
             top = [n for n in ast.parse(path.read_text()).body if isinstance(n, ast.Import | ast.ImportFrom)]
             for node in top:
                 module = node.module if isinstance(node, ast.ImportFrom) else node.names[0].name
-                heavy = (module or "").split(".")[0] in HEAVY and getattr(node, "level", 0) == 0
+                base = (module or "").split(".")[0]
+                heavy = base in HEAVY and getattr(node, "level", 0) == 0
+                if base == "torch" and path.parent == ROOT / "backends" / "torch":
+                    heavy = heavy and path.stem in TORCH_FREE
                 assert not heavy, f"{path.relative_to(ROOT)} imports {module} at its top"
 
 
@@ -134,14 +142,16 @@ def test_the_wheel_works_from_a_folder_with_backends_of_its_own(wheel, tmp_path)
     assert '"valid": true' in stragglar("check", "s.json", "--json")
     stragglar("lower", "s.json", "--to", "msccl-xml", "-o", "s.xml")
     stragglar("lower", "s.json", "--to", "msccl-lang", "-o", "s.py")
+    stragglar("lower", "s.json", "--to", "nccl", "-o", "project")
+    assert (elsewhere / "project" / "executor.h").stat().st_size > 1000
     assert '"valid": true' in stragglar("check", "s.xml", "--json")
     assert '"correct": true' in stragglar("run", "s.json", "--on", "model", "--bytes", "4KiB", "--json")
     assert "round" in stragglar("show", "s.json")
     script = (
         "import importlib, pkgutil, stragglar\n"
         "seen = [m.name for m in pkgutil.walk_packages(stragglar.__path__, 'stragglar.')]\n"
-        "skip = ('mpi',)\n"
-        "[importlib.import_module(name) for name in seen if not name.split('.')[2:3] == ['mpi']]\n"
+        "need = [name for name in seen if name.split('.')[2:3] not in (['mpi'], ['torch'])]\n"
+        "[importlib.import_module(name) for name in need]\n"
         "print(stragglar.__path__)\n"
     )
     shown = subprocess.run(

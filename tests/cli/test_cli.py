@@ -85,7 +85,9 @@ def test_several_late_ranks_and_none(cli):
     assert load_schedule("x.json").late == (1, 2, 4)
     assert cli("synth", "-n", "6", "--algorithm", "rhd", "-o", "x.json").code == 0
     assert load_schedule("x.json").arrivals == ()
-    assert cli("synth", "-n", "6", "--late", "2,4").code == 3
+    assert cli("synth", "-n", "6", "--late", "2,4", "--algorithm", "split").code == 3
+    assert cli("synth", "-n", "6", "--late", "2,4", "-o", "x.json").code == 0
+    assert cli("check", "x.json", "--json").json["late"] == [2, 4]
 
 
 def test_check_names_what_is_wrong(cli, s8):

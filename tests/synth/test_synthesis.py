@@ -191,10 +191,15 @@ def test_the_exact_search_says_where_it_stops():
 
 
 def test_several_late_ranks():
-    schedule = synthesize(Request(8, (5, 2), "ring"))
+    assert synthesize(Request(8, (5, 2), "ring")).arrivals == ((2, 5),)
+    schedule = synthesize(Request(8, (5, 2), chunks=96))
+    assert_computes_the_sum(schedule)
     assert schedule.arrivals == ((2, 5),)
+    assert len(schedule.post) <= 1.06 * certify(schedule).post_bound
     with pytest.raises(InfeasibleError, match="one late rank"):
-        synthesize(Request(8, (5, 2)))
+        synthesize(Request(8, (5, 2), "split"))
+    with pytest.raises(UsageError, match="for one late rank"):
+        synthesize(Request(8, (5, 2), pairwise=True))
 
 
 def test_the_same_request_gives_the_same_file_in_two_processes():

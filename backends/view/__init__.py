@@ -1,0 +1,1 @@
+"""Schedules and MSCCL programs to look at: pictures, timelines, and a page to explore them in."""
