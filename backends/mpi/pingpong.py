@@ -185,16 +185,21 @@ def _measure_new(ranks: int, sizes: tuple[int, ...], repeat: int, time_limit: fl
                 start_new_session=True,
             )
         try:
-            return _outcome(process, folder, time_limit)
+            return outcome(process, folder, time_limit + launch.STARTUP_SECONDS)
         finally:
             launch.end_launcher(process, folder)
 
 
-def _outcome(process: subprocess.Popen[bytes], folder: Path, time_limit: float) -> Sweep:
+def outcome(process: subprocess.Popen[bytes], folder: Path, limit: float) -> Sweep:
+    """Waits for a measurement and reads what it left in `folder`: `sweep.json`, or `output.txt` if it failed.
+
+    Raises:
+        RunError: it failed, or did not end within `limit` seconds.
+    """
     try:
-        code = process.wait(time_limit + launch.STARTUP_SECONDS)
+        code = process.wait(limit)
     except subprocess.TimeoutExpired as error:
-        raise RunError(f"the measurement did not end within {time_limit:.0f} s") from error
+        raise RunError(f"the measurement did not end within {limit:.0f} s") from error
     result = folder / "sweep.json"
     if code or not result.exists():
         lines = (folder / "output.txt").read_text(encoding="utf-8", errors="replace").split("\n")

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...schedules import RunError, UsageError
 from ..mpi.launch import ONE_THREAD
-from ..mpi.pingpong import MAX_RANKS, MOST_EXCHANGES, SAMPLE_SECONDS, Sweep
+from ..mpi.pingpong import MAX_RANKS, MOST_EXCHANGES, SAMPLE_SECONDS, Sweep, outcome
 from . import require_torch
 
 if TYPE_CHECKING:
@@ -156,26 +156,11 @@ def _measure_new(ranks: int, sizes: tuple[int, ...], repeat: int, time_limit: fl
                 start_new_session=True,
             )
         try:
-            return _outcome(process, folder, time_limit)
+            return outcome(process, folder, time_limit + STARTUP_SECONDS)
         finally:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-
-
-def _outcome(process: subprocess.Popen[bytes], folder: Path, time_limit: float) -> Sweep:
-    try:
-        code = process.wait(time_limit + STARTUP_SECONDS)
-    except subprocess.TimeoutExpired as error:
-        raise RunError(f"the measurement did not end within {time_limit:.0f} s") from error
-    result = folder / "sweep.json"
-    if code or not result.exists():
-        lines = (folder / "output.txt").read_text(encoding="utf-8", errors="replace").split("\n")
-        said = next((line.strip()[:200] for line in reversed(lines) if line.strip()), "it printed nothing")
-        raise RunError(f"the measurement failed with code {code}: {said}")
-    told = json.loads(result.read_text(encoding="utf-8"))
-    seconds = tuple(map(tuple, told["seconds"]))
-    return Sweep(told["ranks"], tuple(told["sizes"]), seconds, tuple(told["hosts"]), told["library"])
 
 
 def main(folder: Path) -> int:
