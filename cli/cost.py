@@ -11,7 +11,7 @@ from ..schedules import Link, Schedule, cost, load_schedule
 from ..schedules.cost import bandwidth_bound
 from ..schedules.units import format_bandwidth, format_bytes, format_seconds
 from ..synth import Request, synthesize
-from .options import BANDWIDTH, SECONDS, SIZE, input_argument, json_option
+from .options import BANDWIDTH, SECONDS, SIZE, input_argument, json_option, link_of
 
 BASELINES = ("ring", "rhd", "direct")
 
@@ -19,20 +19,27 @@ BASELINES = ("ring", "rhd", "direct")
 @click.command("cost")
 @input_argument
 @click.option("--bytes", "size", type=SIZE, required=True, help="Size of the buffer, e.g. 1GiB.")
-@click.option("--alpha", type=SECONDS, default="3us", show_default=True, help="Time of a round without data.")
-@click.option(
-    "--bandwidth", type=BANDWIDTH, default="450GiB/s", show_default=True, help="Of a port, each way."
-)
+@click.option("--alpha", type=SECONDS, help="Time of a round without data.  [default: 3us]")
+@click.option("--bandwidth", type=BANDWIDTH, help="Of a port, each way.  [default: 450GiB/s]")
+@click.option("--profile", metavar="FILE", help="Alpha and bandwidth from `stragglar calibrate`.")
 @click.option("--delay", type=SECONDS, default="0", show_default=True, help="How late the last rank comes.")
 @json_option
-def command(file: str, size: int, alpha: float, bandwidth: float, delay: float, as_json: bool) -> None:
+def command(
+    file: str,
+    size: int,
+    alpha: float | None,
+    bandwidth: float | None,
+    profile: str | None,
+    delay: float,
+    as_json: bool,
+) -> None:
     """Model how long a schedule takes (alpha-beta model, not a measurement).
 
     \b
     Example:
       stragglar cost s.json --bytes 1GiB --alpha 3us --bandwidth 450GiB/s --delay 5ms
     """
-    report = cost_report(load_schedule(file), size, Link(alpha, bandwidth), delay)
+    report = cost_report(load_schedule(file), size, link_of(alpha, bandwidth, profile), delay)
     if as_json:
         click.echo(json.dumps(report))
     else:

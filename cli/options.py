@@ -7,8 +7,9 @@ from typing import Any, TypeVar
 
 import click
 
-from ..schedules import units
+from ..schedules import Link, units
 from ..schedules.errors import UsageError
+from ..schedules.profile import load_profile
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -90,3 +91,16 @@ def output_option(what: str, default: str | None = "-") -> Callable[[Command], C
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 
 input_argument = click.argument("file", metavar="FILE")
+
+
+def link_of(alpha: float | None, bandwidth: float | None, profile: str | None) -> Link:
+    """The port to reckon with, from a profile or from the options.
+
+    Raises:
+        UsageError: both are given.
+    """
+    if profile is None:
+        return Link(3e-6 if alpha is None else alpha, 450 * 2.0**30 if bandwidth is None else bandwidth)
+    if alpha is not None or bandwidth is not None:
+        raise UsageError("--profile says alpha and bandwidth: leave --alpha and --bandwidth out")
+    return load_profile(profile)

@@ -9,10 +9,9 @@ import click
 
 from ..schedules import Link, UsageError, save_schedule
 from ..schedules.files import write_atomic
-from ..schedules.profile import load_profile
 from ..schedules.units import parse_seconds, parse_size
 from ..synth.planner import MAX_CHUNKS, Situation, plan
-from .options import BANDWIDTH, SECONDS, json_option, late_option
+from .options import BANDWIDTH, SECONDS, json_option, late_option, link_of
 from .plan_output import plan_json, plan_text, plans_csv, plans_text
 from .ranges import Series, parse_count
 
@@ -72,7 +71,7 @@ def command(
       stragglar plan -n 8 --bytes 4KiB..4GiB --delay 5ms --plot sizes.svg
       stragglar plan --arrivals trace.csv --bytes 64MiB
     """
-    link = plan_link(alpha, bandwidth, profile)
+    link = link_of(alpha, bandwidth, profile)
     if arrivals is not None:
         from .plan_arrivals import plan_for_trace
 
@@ -103,19 +102,6 @@ def command(
         click.echo(json.dumps(values[0] if len(values) == 1 else {"plans": values}))
     elif csv_file != "-" and output != "-":
         click.echo(plan_text(plans[0]) if len(plans) == 1 else plans_text(plans))
-
-
-def plan_link(alpha: float | None, bandwidth: float | None, profile: str | None) -> Link:
-    """The port to plan for, from a profile or from the options.
-
-    Raises:
-        UsageError: both are given.
-    """
-    if profile is None:
-        return Link(3e-6 if alpha is None else alpha, 450 * 2.0**30 if bandwidth is None else bandwidth)
-    if alpha is not None or bandwidth is not None:
-        raise UsageError("--profile says alpha and bandwidth: leave --alpha and --bandwidth out")
-    return load_profile(profile)
 
 
 def _situation(n: int, late: tuple[int, ...], size: int, delay: float, link: Link, most: int) -> Situation:

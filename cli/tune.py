@@ -7,8 +7,7 @@ import click
 from ..schedules.units import parse_seconds, parse_size
 from ..synth.planner import MAX_CHUNKS
 from ..synth.tuning import save_tuning, tune
-from .options import BANDWIDTH, SECONDS, late_option, output_option
-from .plan import plan_link
+from .options import BANDWIDTH, SECONDS, late_option, link_of, output_option
 from .ranges import Series
 
 
@@ -55,7 +54,7 @@ def command(
     """
     if len(late) != 1:
         raise click.UsageError("name one late rank with --late")
-    table = tune(ranks, late[0], sizes, delays, plan_link(alpha, bandwidth, profile), max_chunks)
+    table = tune(ranks, late[0], sizes, delays, link_of(alpha, bandwidth, profile), max_chunks)
     save_tuning(table, output)
     found = sorted({request.algorithm for row in table.choices for request in row})
     click.echo(f"{len(table.sizes)} sizes, {len(table.delays)} delays: {', '.join(found)}", err=True)

@@ -132,3 +132,40 @@ def test_one_line_and_exit_2(cli, arguments, words):
     assert code == 2, (code, err)
     assert words in err and err.count("\n") == 1 and out == ""
     assert not Path("s.json").exists() and not Path("p.svg").exists()
+
+
+def test_a_profile_serves_plan_tune_and_cost(cli):
+    profile = {
+        "format": "stragglar-profile",
+        "version": 1,
+        "alpha_seconds": 1e-4,
+        "bandwidth_bytes_per_second": 1e9,
+    }
+    Path("p.json").write_text(json.dumps(profile | {"measured": {}}))
+    code, out, err = cli(
+        "plan",
+        "-n",
+        "4",
+        "--late",
+        "1",
+        "--bytes",
+        "1GB",
+        "--delay",
+        "5s",
+        "--profile",
+        "p.json",
+        "--json",
+        "-o",
+        "s.json",
+    )
+    assert code == 0, err
+    planned = json.loads(out)
+    assert planned["alpha_seconds"] == 1e-4 and planned["bandwidth_bytes_per_second"] == 1e9
+    code, out, err = cli("cost", "s.json", "--bytes", "1GB", "--delay", "5s", "--profile", "p.json", "--json")
+    assert code == 0, err
+    assert json.loads(out)["post_seconds"] == pytest.approx(planned["post_seconds"])
+    assert (
+        cli("tune", "-n", "4", "--late", "1", "--bytes", "1KiB", "--profile", "p.json", "-o", "t.json")[0]
+        == 0
+    )
+    assert cli("cost", "s.json", "--bytes", "1GB", "--profile", "p.json", "--alpha", "1us")[0] == 2
