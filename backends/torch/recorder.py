@@ -28,8 +28,8 @@ class ArrivalRecorder:
     ...     model.register_comm_hook(state, recorder.wrap(stragglar_hook))
     ...     train(model)
 
-    A note costs about a microsecond. On a GPU it is an event in the current stream: the arrival is when the
-    gradients are there, not when their computation was issued.
+    A note reads a clock and keeps the number. On a GPU it is an event in the current stream: the arrival is
+    when the gradients are there, not when their computation was issued.
 
     Args:
         path: CSV file to write on leaving; None: write none.
