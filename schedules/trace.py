@@ -121,17 +121,19 @@ def holders(schedule: Schedule) -> tuple[NDArray[np.int32], ...]:
     >>> [counts.tolist() for counts in holders(Schedule(2, (), 1, (Phase.build("post", [swap]),)))]
     [[[2]]]
     """
-    counts = tuple(np.zeros((len(p), schedule.chunks), dtype=np.int32) for p in schedule.phases)
-    for low, high in blocks(schedule):
+    coarse, cuts = alike(schedule)
+    counts = tuple(np.zeros((len(p), coarse.chunks), dtype=np.int32) for p in coarse.phases)
+    for low, high in blocks(coarse):
         state = initial_state(schedule.ranks, high - low)
         full = full_set(schedule.ranks)
         now = np.zeros(high - low, dtype=np.int32)
-        for phase, table in zip(schedule.phases, counts, strict=True):
+        for phase, table in zip(coarse.phases, counts, strict=True):
             steps = cells(phase, low, high)
             for where in range(len(phase)):
                 now += _completed(state, steps.round(where), full)
                 table[where, low:high] = now
-    return counts
+    width = np.diff(cuts)
+    return tuple(np.repeat(table, width, axis=1) for table in counts)
 
 
 def _completed(state: Words, step: Cells, full: Words) -> NDArray[np.int32]:
