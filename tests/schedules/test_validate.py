@@ -255,7 +255,7 @@ def test_chunks_that_no_message_tells_apart_cost_nothing():
 
 
 def test_holders_of_chunks_that_no_message_tells_apart():
-    """They are followed as one, and counted each: a short file with many chunks once took for ever to draw."""
+    """They are followed as one and counted each: such a file once took for ever to draw."""
     swap = [Transfer(0, 1, 0, MAX_CHUNKS, Op.REDUCE), Transfer(1, 0, 0, MAX_CHUNKS, Op.REDUCE)]
     (counts,) = trace.holders(Schedule(2, (), MAX_CHUNKS, (Phase.build("post", [swap]),)))
     assert counts.shape == (1, MAX_CHUNKS) and (counts == 2).all()
