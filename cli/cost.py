@@ -10,7 +10,8 @@ import click
 from ..schedules import Link, Schedule, cost, load_schedule
 from ..schedules.cost import bandwidth_bound
 from ..schedules.units import format_bandwidth, format_bytes, format_seconds
-from ..synth import Request, synthesize
+from ..synth import Request
+from ..synth.families import count_rounds
 from .options import BANDWIDTH, SECONDS, SIZE, input_argument, json_option, link_of
 
 BASELINES = ("ring", "rhd", "direct")
@@ -50,7 +51,7 @@ def cost_report(schedule: Schedule, size: int, link: Link, delay: float) -> dict
     """Everything `cost` prints, as plain values; times in seconds."""
     own = cost(schedule, size, link, delay)
     baselines = {
-        name: cost(synthesize(Request(schedule.ranks, schedule.late, name)), size, link, delay).post_seconds
+        name: count_rounds(Request(schedule.ranks, schedule.late, name)).post_seconds(size, link, delay)
         for name in BASELINES
     }
     return {

@@ -117,7 +117,9 @@ def _schedule(schedule: Schedule, look: Look, output: str) -> str | bytes:
         return trace_text(schedule, look.size, look.link, look.delay, look.mode)
     if look.form == "html":
         from ..backends.view.inspector import schedule_page
+        from ..backends.view.schedule_data import require_drawable
 
+        require_drawable(schedule)  # before the schedule beside it is made, which would be as large
         other = _other(schedule, look.against)
         return schedule_page(schedule, other, look.size, look.link, look.delay)
     from ..schedules.svg import draw_svg

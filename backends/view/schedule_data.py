@@ -14,8 +14,8 @@ MOST_WORDS = 1 << 24
 """Most 32-bit words in which the page keeps who has contributed to what."""
 
 
-def schedule_data(schedule: Schedule) -> dict[str, Any]:
-    """A schedule with what its check found; transfers of a phase as one flat list of five columns.
+def require_drawable(schedule: Schedule) -> None:
+    """Refuses what a page cannot follow.
 
     Raises:
         UsageError: more than a browser can follow smoothly.
@@ -26,6 +26,15 @@ def schedule_data(schedule: Schedule) -> dict[str, Any]:
             f"{schedule.ranks} ranks, {schedule.chunks} chunks and {schedule.transfer_count} transfers are"
             " more than the page can follow: use --as svg"
         )
+
+
+def schedule_data(schedule: Schedule) -> dict[str, Any]:
+    """A schedule with what its check found; transfers of a phase as one flat list of five columns.
+
+    Raises:
+        UsageError: more than a browser can follow smoothly.
+    """
+    require_drawable(schedule)
     made, found = certify(schedule), validate(schedule)
     return {
         "name": plain(schedule.origin.family),

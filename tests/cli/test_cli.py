@@ -262,3 +262,24 @@ def test_as_a_process():
         check=False,
     )
     assert "Traceback" not in piped.stderr and piped.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["check"], 1),
+        (["show"], 0),
+        (["show", "--as", "svg", "-o", "h.svg"], 0),
+        (["show", "--as", "html", "-o", "h.html"], 2),
+        (["cost", "--bytes", "1KiB"], 0),
+        (["lower", "--to", "msccl-xml"], 1),
+        (["run"], 1),
+    ],
+)
+def test_a_short_file_with_a_huge_claim_ends(cli, arguments, code):
+    """Work follows what a file says, not what it claims: some of these once did not end."""
+    rounds = [{"reduce": [[0, 1, 0, 1 << 24]]}]
+    document = {"format": "stragglar-schedule", "version": 1, "collective": "allreduce", "ranks": 1 << 14}
+    document |= {"late": [], "chunks": 1 << 24, "origin": {"family": "x"}}
+    Path("h.json").write_text(json.dumps(document | {"phases": [{"name": "post", "rounds": rounds}]}))
+    assert cli(arguments[0], "h.json", *arguments[1:]).code == code
