@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from statistics import median
 from typing import Any
 
 from ..schedules import Schedule
+from .events import RunEvent
 from .request import RunRequest
 
 
@@ -66,6 +67,8 @@ class RunReport:
         schedule: measured times of the schedule; None where nothing real was run.
         mpi_allreduce: the same for MPI's own Allreduce, interleaved in the same run; None without MPI.
         speedup: mpi_allreduce over schedule, medians.
+        others: name -> times of other AllReduces measured in the same run, interleaved, on the same data.
+        events: what every rank did in the repetition with the median time, if the request asked for a trace.
         compute_seconds: time this process took to compute a modelled run; says nothing about a machine.
         hosts: names of the machines, in the order of their first rank.
         library: version of the communication library.
@@ -89,6 +92,8 @@ class RunReport:
     schedule: Timing | None = None
     mpi_allreduce: Timing | None = None
     speedup: float | None = None
+    others: dict[str, Timing] = field(default_factory=dict)
+    events: tuple[RunEvent, ...] = ()
     compute_seconds: float | None = None
     hosts: tuple[str, ...] = ()
     library: str = ""
@@ -96,7 +101,8 @@ class RunReport:
 
     def to_json(self) -> dict[str, Any]:
         """The report as plain JSON values; `from_json` gives it back."""
-        return asdict(self)
+        events = [event.to_json() for event in self.events]
+        return asdict(replace(self, events=())) | {"events": events}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> RunReport:
@@ -106,8 +112,14 @@ class RunReport:
             fields[key] = tuple(fields[key])
         for key in ("schedule", "mpi_allreduce"):
             if fields[key] is not None:
-                fields[key] = Timing(**{**fields[key], "samples": tuple(fields[key]["samples"])})
+                fields[key] = _timing(fields[key])
+        fields["others"] = {name: _timing(data) for name, data in fields["others"].items()}
+        fields["events"] = tuple(RunEvent(*values) for values in fields["events"])
         return cls(**fields)
+
+
+def _timing(data: dict[str, Any]) -> Timing:
+    return Timing(**{**data, "samples": tuple(data["samples"])})
 
 
 def report_for(backend: str, schedule: Schedule, request: RunRequest, wrong: int) -> RunReport:

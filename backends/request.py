@@ -28,6 +28,7 @@ class RunRequest:
         time_limit: seconds the whole run may take, beside the delays asked for.
         wait_limit: seconds a rank may wait for another without any progress, beside the delays; None: a
             quarter of `time_limit`.
+        trace: record what every rank does, in the repetition whose time is the median; see `events.py`.
 
     Raises:
         UsageError: a contradiction, or a size below one element.
@@ -46,6 +47,7 @@ class RunRequest:
     seed: int = 0
     time_limit: float = 120.0
     wait_limit: float | None = None
+    trace: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dtype", dtype_name(self.dtype))

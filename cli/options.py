@@ -46,6 +46,18 @@ class RankList(click.ParamType[tuple[int, ...]]):
             self.fail(f"{value!r} is not a rank, or ranks separated by commas", param, ctx)
 
 
+class Times(click.ParamType[tuple[float, ...]]):
+    """Times separated by commas, e.g. `0,0,200ms`."""
+
+    name = "times"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[float, ...]:
+        """Turns text into seconds; whether there is one for each rank is for the request to say."""
+        return tuple(SECONDS.convert(part, param, ctx) for part in str(value).split(","))
+
+
 class Span(click.ParamType[range]):
     """An inclusive range such as `3..9`, or one number."""
 
@@ -65,6 +77,7 @@ class Span(click.ParamType[range]):
 
 SIZE = Quantity("size", units.parse_size)
 SECONDS = Quantity("time", units.parse_seconds)
+TIMES = Times()
 BANDWIDTH = Quantity("bandwidth", units.parse_bandwidth)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import click
 
@@ -10,7 +11,7 @@ from ..backends.mpi.environment import rank_here
 from ..backends.run import RUNNERS, RunReport, RunRequest, Timing, run
 from ..schedules import load_schedule
 from ..schedules.units import format_bytes, format_seconds
-from .options import SECONDS, SIZE, input_argument, json_option, late_option
+from .options import SECONDS, SIZE, TIMES, input_argument, json_option, late_option
 
 
 @click.command("run")
@@ -24,6 +25,13 @@ from .options import SECONDS, SIZE, input_argument, json_option, late_option
 @click.option("--op", default="sum", show_default=True, help="sum, max, min or prod.")
 @click.option("--late-by", type=SECONDS, default="0", show_default=True, help="How late the last rank comes.")
 @late_option(help="Who really is late, if others than the schedule plans for.")
+@click.option(
+    "--arrivals",
+    "delays",
+    type=TIMES,
+    metavar="TIME,TIME,..",
+    help="How late every rank comes, one time a rank, e.g. 0,0,0,200ms; instead of --late-by.",
+)
 @click.option("--repeat", type=int, default=5, show_default=True, help="Measured repetitions.")
 @click.option("--warmup", type=int, default=1, show_default=True, help="Repetitions before, not measured.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the test data.")
@@ -44,6 +52,7 @@ def command(
     op: str,
     late_by: float,
     late: tuple[int, ...],
+    delays: tuple[float, ...] | None,
     repeat: int,
     warmup: int,
     seed: int,
@@ -67,6 +76,7 @@ def command(
         op=op,
         late_by=late_by,
         late=late or None,
+        delays=delays,
         repeat=repeat,
         warmup=warmup,
         seed=seed,
@@ -78,7 +88,7 @@ def command(
         click.echo(f"note: running on {used}; {request.leftover} of the bytes asked for make none", err=True)
     report = run(load_schedule(file), on, request)
     if first:
-        click.echo(json.dumps(report.to_json()) if as_json else run_text(report))
+        click.echo(json.dumps(_plain(report)) if as_json else run_text(report))
     return 0 if report.correct else 1
 
 
@@ -95,6 +105,7 @@ def run_text(report: RunReport) -> str:
         lines.append(_row("schedule", report.schedule))
     if report.mpi_allreduce is not None:
         lines.append(_row("MPI Allreduce", report.mpi_allreduce))
+    lines += [_row(name, timing) for name, timing in report.others.items()]
     if report.speedup is not None:
         where = "on this machine, whose cores all ranks share" if len(set(report.hosts)) == 1 else "here"
         lines.append(f"measured {where}: MPI's own Allreduce takes {report.speedup:.2f} times as long")
@@ -103,6 +114,11 @@ def run_text(report: RunReport) -> str:
     )
     lines.append(verdict)
     return "\n".join(lines)
+
+
+def _plain(report: RunReport) -> dict[str, Any]:
+    """The report without its events, which are for a trace file."""
+    return {name: value for name, value in report.to_json().items() if name != "events"}
 
 
 def _ranks(report: RunReport) -> str:
