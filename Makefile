@@ -37,6 +37,7 @@ lint: $(VENV)/.test ## ruff: style and formatting
 links:
 	@mkdir -p build/typecheck/stragglar
 	@for d in schedules synth backends cli; do ln -sfn ../../../$$d build/typecheck/stragglar/$$d; done
+	@ln -sfn ../../../benchmarks/testbed build/typecheck/stragglar/testbed
 
 types: $(VENV)/.test links ## mypy, strict
 	$(BIN)/mypy -p stragglar

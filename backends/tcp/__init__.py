@@ -1,0 +1,1 @@
+"""Schedules over plain TCP sockets: one process a rank, nothing to install."""

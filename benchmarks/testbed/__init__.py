@@ -1,0 +1,1 @@
+"""Hosts on one machine: network namespaces with shaped links, and what is measured between them."""
