@@ -53,9 +53,11 @@ test-torch: $(VENV)/.torch ## the tests of the PyTorch backend, with torch insta
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/backends/torch
 
 bench: $(VENV)/.test ## measurements: see docs/benchmarks.md
-	$(BIN)/python benchmarks/synthesis.py -o benchmarks/results/synthesis.json --page docs/benchmarks.md
+	$(BIN)/python benchmarks/synthesis.py -o benchmarks/results/synthesis.json
+	$(BIN)/python benchmarks/pipeline.py -o benchmarks/results/pipeline.json
 	$(BIN)/python benchmarks/rounds.py -o docs/rounds.md
 	$(BIN)/python benchmarks/evaluation.py -o docs
+	$(BIN)/python benchmarks/pages.py
 
 clean: ## remove .venv, caches and build output
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import statistics
 import subprocess
 import sys
@@ -25,6 +24,7 @@ from published import published
 from rich.console import Console
 from rich.table import Table
 
+from stragglar.backends.conditions import conditions
 from stragglar.schedules import certify, load_schedule
 from stragglar.schedules.files import write_atomic
 
@@ -86,20 +86,6 @@ def measure(ranks: int, repeat: int) -> Row:
     )
 
 
-def conditions(repeat: int) -> dict[str, object]:
-    """Where and when the figures were taken."""
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], cwd=HERE, capture_output=True, text=True, check=False
-    )
-    return {
-        "date": time.strftime("%Y-%m-%d", time.gmtime()),
-        "commit": commit.stdout.strip() or None,
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores, {platform.system()} {platform.release()}",
-        "python": platform.python_version(),
-        "repeat": repeat,
-    }
-
-
 def cells(r: Row) -> tuple[object, ...]:
     """A row's measured values as people read them."""
     span = f"{r.fastest:.2f}..{r.slowest:.2f}"
@@ -126,59 +112,19 @@ def table(rows: list[Row]) -> Table:
     return view
 
 
-PAGE = """# Benchmarks
-
-Every figure names the command that makes it. Times of shared machines are noisy: medians and ratios are what
-to quote. `make bench` runs all of them.
-
-## Synthesis
-
-Made by `python benchmarks/synthesis.py -o benchmarks/results/synthesis.json --page docs/benchmarks.md`:
-`stragglar synth` as a whole process, start-up, validation and file included, **measured** on {machine},
-Python {python}, {date}, commit {commit}; medians of {repeat}. Beside it the published synthesizers: rounds,
-and seconds of their synthesis alone in process, as in `benchmarks/published_rounds.tsv`.
-
-| n | rounds | bound | seconds | min..max | peak MiB | file MiB | published rounds | published seconds |
-| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
-"""
-
-TAIL = """
-## Rounds
-
-[rounds.md](rounds.md): every n from 2 to 1024, made by `python benchmarks/rounds.py`.
-
-## The published evaluation
-
-[evaluation.md](evaluation.md), modelled, made by `python benchmarks/evaluation.py`.
-"""
-
-
-def page(rows: list[Row], where: dict[str, object]) -> str:
-    """The rows as a Markdown page."""
-    text = PAGE.format(**where)
-    for r in rows:
-        known = ("–", "–") if r.published_rounds is None else (r.published_rounds, f"{r.published_seconds:g}")
-        text += "| " + " | ".join(map(str, (*cells(r), *known))) + " |\n"
-    return text + TAIL
-
-
 @click.command()
 @click.option("-n", "--ranks", type=int, multiple=True, default=DEFAULT_RANKS, help="Rank counts to time.")
 @click.option("--repeat", type=click.IntRange(1), default=5, show_default=True)
 @click.option("-o", "--output", help="JSON file for the figures and their conditions.")
-@click.option("--page", "markdown", help="Markdown page for the same.")
-def main(ranks: tuple[int, ...], repeat: int, output: str | None, markdown: str | None) -> None:
+def main(ranks: tuple[int, ...], repeat: int, output: str | None) -> None:
     """Time `stragglar synth` as a whole process."""
     rows = []
     for n in ranks:
         click.echo(f"n = {n} ...", err=True)
         rows.append(measure(n, repeat))
     Console().print(table(rows))
-    where = conditions(repeat)
-    if markdown:
-        write_atomic(markdown, page(rows, where))
     if output:
-        report = {"conditions": where, "rows": [asdict(row) for row in rows]}
+        report = {"conditions": conditions(HERE, repeat=repeat), "rows": [asdict(row) for row in rows]}
         write_atomic(output, json.dumps(report, indent=1) + "\n")
 
 
