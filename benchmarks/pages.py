@@ -27,16 +27,17 @@ SYNTHESIS = """## Synthesis
 
 Made by `python benchmarks/synthesis.py -o benchmarks/results/synthesis.json`: `stragglar synth` as a whole
 process, start-up, validation and file included, **measured** on {machine}, Python {python}, {date}, commit
-{commit}; medians of {repeat}. Beside it the published synthesizers: rounds, and seconds of their synthesis alone
-in process, as in `benchmarks/published_rounds.tsv`.
+{commit}; medians of {repeat}. Beside it the published synthesizers: rounds, and seconds of their synthesis
+alone in process, as in `benchmarks/published_rounds.tsv`.
 
 """
 
 PIPELINE = """## After synthesis
 
-Made by `python benchmarks/pipeline.py -o benchmarks/results/pipeline.json`: each step in a process of its own,
-its input made before, **measured** on {machine}, Python {python}, {date}, commit {commit}; medians of {repeat}.
-The ratio is to synthesis in the same run. MSCCL's steps end at 64 ranks, the most that its runtimes hold.
+Made by `python benchmarks/pipeline.py -o benchmarks/results/pipeline.json`: each step in a process of its
+own, its input made before, **measured** on {machine}, Python {python}, {date}, commit {commit}; medians of
+{repeat}. The ratio is to synthesis in the same run. MSCCL's steps end at 64 ranks,
+the most that its runtimes hold.
 
 """
 
