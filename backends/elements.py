@@ -33,8 +33,14 @@ DTYPES = {
 }
 """Name of an element type -> its numpy name, which is accepted too."""
 
-OPS: dict[str, np.ufunc] = {"sum": np.add, "max": np.maximum, "min": np.minimum, "prod": np.multiply}
-"""Name of a reduction -> the numpy function that joins two operands."""
+OPS: dict[str, np.ufunc] = {
+    "sum": np.add,
+    "max": np.maximum,
+    "min": np.minimum,
+    "prod": np.multiply,
+    "avg": np.add,
+}
+"""Name of a reduction -> numpy's function that joins two operands; `avg` needs `prepare` and `finish` too."""
 
 _ALIASES = {numpy_name: name for name, numpy_name in DTYPES.items()} | {
     "half": "f16",
@@ -109,6 +115,24 @@ def combine(op: str, own: Array, incoming: Array, own_first: bool, out: Array) -
     OPS[op](first, second, out=out)
 
 
+def prepare(op: str, data: Array, ranks: int) -> None:
+    """What `avg` does before the sum, in place: floats are divided by the number of ranks.
+
+    As NCCL and DDP do, so that the sum of halves does not overflow. Nothing for other reductions.
+    """
+    if op == "avg" and data.dtype.kind != "i":
+        # In f32, as kernels do: 16-bit types do not hold every number of ranks.
+        wide = data.astype(np.promote_types(data.dtype, np.float32), copy=False)
+        data[...] = (wide / wide.dtype.type(ranks)).astype(data.dtype, copy=False)
+
+
+def finish(op: str, data: Array, ranks: int) -> None:
+    """What `avg` does after the sum, in place: whole numbers are divided, towards zero."""
+    if op == "avg" and data.dtype.kind == "i":
+        divisor = data.dtype.type(ranks)
+        np.floor_divide(data - np.fmod(data, divisor), divisor, out=data)
+
+
 def rank_input(rank: int, ranks: int, count: int, dtype: str, op: str, seed: int = 0) -> Array:
     """The test data of one rank: shape (count,), the same wherever and whenever it is made."""
     return np.resize(_period(rank, ranks, min(count, PERIOD), dtype_name(dtype), op, seed), count)
@@ -150,10 +174,16 @@ def _coarse(
     if op == "prod":
         power = rng.choice([0.5, 2.0], count)
         return np.where(_chosen(rank, ranks, count, _EXPONENT[name]), power, 1.0)
-    room = 2 ** _MANTISSA[name]
+    # Of an average, the reference adds multiples of n in f64.
+    room = min(2 ** _MANTISSA[name], 2**53 // ranks if op == "avg" else 2**53)
     largest = max(1, room // ranks)
     values = rng.integers(-largest, largest, count, endpoint=True)
-    return np.where(_chosen(rank, ranks, count, room), values, 0).astype(np.float64)
+    whole = np.where(_chosen(rank, ranks, count, room), values, 0).astype(np.float64)
+    if op != "avg":
+        return whole
+    # Divided before it is summed: a multiple of n stays whole, where the type has that multiple.
+    multiples = whole * ranks
+    return np.where(multiples.astype(numpy_dtype(name)).astype(np.float64) == multiples, multiples, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,23 +227,39 @@ def expected_of(inputs: Iterable[Array], op: str) -> Expected:
     The bound: n - 1 roundings, each of relative size u (half the distance of 1 to the next number), in
     any order, give at most g sum|x| for a sum and g |product| for a product, g = (1 + u)^(n-1) - 1
     (Higham, Accuracy and Stability, ch. 3 and 4); the same again, in float64, for the reference itself.
+    An average has one rounding more, the division before the sum, which may also underflow.
     """
     total, magnitude, ranks = None, None, 0
-    function = reduction(op)
+    function, adds = reduction(op), op in ("sum", "avg")
     for data in inputs:
         ranks += 1
         wide = data.astype(np.int64 if data.dtype.kind == "i" else np.float64)
         total = wide if total is None else function(total, wide)
-        size = np.abs(wide) if op == "sum" else np.abs(total)
-        magnitude = size if magnitude is None or op != "sum" else magnitude + size
+        size = np.abs(wide) if adds else np.abs(total)
+        magnitude = size if magnitude is None or not adds else magnitude + size
         kind = data.dtype
     if total is None or magnitude is None:
         raise UsageError("no inputs: nothing to expect")
     if kind.kind == "i":
-        return Expected(total.astype(kind).astype(np.int64), None, kind)  # wraps as the type does
+        total = total.astype(kind)  # wraps as the type does
+        finish(op, total, ranks)
+        return Expected(total.astype(np.int64), None, kind)
     if op in ("max", "min"):
         return Expected(total, None, kind)
-    return Expected(total, (_gamma(ranks, kind) + _gamma(ranks, np.dtype(np.float64))) * magnitude, kind)
+    if op == "avg":
+        bound = _rounded(ranks + 1, kind) * magnitude / ranks + ranks * _half_smallest(kind)
+        return Expected(total / ranks, bound, kind)
+    return Expected(total, _rounded(ranks, kind) * magnitude, kind)
+
+
+def _rounded(ranks: int, kind: np.dtype[Any]) -> float:
+    return _gamma(ranks, kind) + _gamma(ranks, np.dtype(np.float64))
+
+
+def _half_smallest(kind: np.dtype[Any]) -> float:
+    """Half the distance of subnormal numbers: what a division that underflows may be off."""
+    name = _ALIASES[kind.name]
+    return math.ldexp(1.0, max(-_EXPONENT[name] - _MANTISSA[name], -1074))
 
 
 def _gamma(ranks: int, kind: np.dtype[Any]) -> float:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ..schedules import Op, Phase, Schedule, UsageError
 from ..schedules.ir import COUNT, DST, FIRST, OP, SRC
-from .elements import Array, chunk_bounds, combine, expected, rank_input, reduction
+from .elements import Array, chunk_bounds, combine, expected, finish, prepare, rank_input, reduction
 from .report import RunReport, report_for
 from .request import RunRequest
 
@@ -25,7 +25,7 @@ def run_model(schedule: Schedule, inputs: Sequence[Array] | Array, op: str, upto
     Args:
         schedule: any schedule, also one that is not a correct AllReduce.
         inputs: one array a rank, shape (ranks, count), any count; not changed.
-        op: sum, max, min or prod.
+        op: sum, max, min, prod or avg.
         upto: name of the last phase to run (`pre`: the state that the late rank meets); None: all.
 
     Returns:
@@ -44,8 +44,11 @@ def run_model(schedule: Schedule, inputs: Sequence[Array] | Array, op: str, upto
     last = len(names) if upto is None else names.index(upto) + 1
     state, where = _chunked(data, schedule.chunks)
     with np.errstate(over="ignore", invalid="ignore"):
+        prepare(op, state, schedule.ranks)
         for phase in schedule.phases[:last]:
             _run_phase(state, phase, op)
+        if last == len(names):
+            finish(op, state, schedule.ranks)
     flat = state.reshape(schedule.ranks, -1)
     return flat if where is None else flat.take(where, axis=1)
 

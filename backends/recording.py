@@ -18,7 +18,8 @@ class Recording:
 
     def __init__(self, rank: int, now: Callable[[], float] = time.monotonic) -> None:
         self.rank, self.now = rank, now
-        self._events: list[RunEvent] = []
+        # Tuples while the clock runs, objects afterwards: a quarter of the time.
+        self._events: list[tuple[str, float, float, str, int, int, int, int]] = []
 
     def note(
         self,
@@ -32,9 +33,9 @@ class Recording:
         count: int = 0,
     ) -> None:
         """Adds one event; see `RunEvent` for what the values mean. Times are on the recording's clock."""
-        self._events.append(RunEvent(self.rank, kind, start, end, phase, round, peer, first, count))
+        self._events.append((kind, start, end, phase, round, peer, first, count))
 
     def take(self) -> tuple[RunEvent, ...]:
         """All events since the last call, in the order in which they were noted; forgets them."""
-        events, self._events = tuple(self._events), []
-        return events
+        events, self._events = self._events, []
+        return tuple(RunEvent(self.rank, *values) for values in events)

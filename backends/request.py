@@ -18,7 +18,7 @@ class RunRequest:
             in nccl-tests: `size` is what is used, `leftover` what is not.
         count: number of elements of the buffer; give this or `bytes`.
         dtype: f16, f32, f64, bf16, i32 or i64 (or the numpy name).
-        op: sum, max, min or prod.
+        op: sum, max, min, prod or avg.
         late_by: seconds by which the last rank comes late; groups of late ranks are spread evenly.
         late: the ranks that really are late, if others than the schedule plans for.
         delays: seconds by which every rank comes late, one a rank; replaces `late_by` and `late`.

@@ -47,6 +47,7 @@ class Runners:
 RUNNERS = Runners()
 RUNNERS.register("model", ".model")
 RUNNERS.register("mpi", ".mpi.launch")
+RUNNERS.register("tcp", ".tcp.launch")
 RUNNERS.register("nccl", ".nccl.launch")
 
 

@@ -27,6 +27,8 @@ COMMANDS = {
     "tune": "Plan a table of sizes and delays to be looked up at call time.",
     "calibrate": "Measure alpha and bandwidth of this machine.",
     "trace": "Make and report traces of arrivals.",
+    "report": "Say what is in a file that a run left: `report trace FILE`.",
+    "bench": "Measure on shaped links between network namespaces.",
 }
 """Command -> one line of help. The command `x` is the object `x` of the module `cli.x` (`import_`)."""
 

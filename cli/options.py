@@ -46,6 +46,22 @@ class RankList(click.ParamType[tuple[int, ...]]):
             self.fail(f"{value!r} is not a rank, or ranks separated by commas", param, ctx)
 
 
+class RankGroups(click.ParamType[tuple[tuple[int, ...], ...]]):
+    """Groups of ranks in order, e.g. `3/5,6`: rank 3, then 5 and 6 together."""
+
+    name = "groups"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[tuple[int, ...], ...]:
+        """Turns text into groups; whether the ranks exist is for the request to say."""
+        ranks = RankList()
+        try:
+            return tuple(ranks.convert(group, param, ctx) for group in str(value).split("/"))
+        except click.BadParameter:
+            self.fail(f"{value!r} is not groups of ranks in order of arrival, such as 3/5,6", param, ctx)
+
+
 class Times(click.ParamType[tuple[float, ...]]):
     """Times separated by commas, e.g. `0,0,200ms`."""
 
@@ -94,6 +110,15 @@ def late_option(*, required: bool = False, help: str) -> Callable[[Command], Com
         required=required,
         help=help,
     )
+
+
+groups_option = click.option(
+    "--arrival-groups",
+    "groups",
+    type=RankGroups(),
+    metavar="RANK[,RANK]/..",
+    help="Late ranks one group after another, e.g. 3/5,6: 3 comes first, then 5 and 6; instead of --late.",
+)
 
 
 def output_option(what: str, default: str | None = "-") -> Callable[[Command], Command]:

@@ -13,6 +13,7 @@ from ..schedules.units import parse_seconds, parse_size
 from ..synth.planner import MAX_CHUNKS, Situation, plan
 from .options import BANDWIDTH, SECONDS, json_option, late_option, link_of
 from .plan_output import plan_json, plan_text, plans_csv, plans_text
+from .plan_vector import Arrivals, plan_for_vector
 from .ranges import Series, parse_count
 
 
@@ -37,7 +38,12 @@ from .ranges import Series, parse_count
     type=Series(parse_seconds, doubling=False, whole=False),
     help="How late the late rank comes, e.g. 5ms or 0..5ms/21.",
 )
-@click.option("--arrivals", metavar="FILE", help="A trace of arrivals to plan for, instead of one delay.")
+@click.option(
+    "--arrivals",
+    type=Arrivals(),
+    metavar="FILE|TIME,..",
+    help="Instead of a delay: a trace of arrivals, or when each rank comes, one time a rank: 0,0,0,200ms.",
+)
 @click.option("--max-chunks", type=int, default=MAX_CHUNKS, show_default=True, help="The most chunks to use.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the resampling of a trace.")
 @click.option("-o", "--output", metavar="FILE", help="Write the chosen schedule (of a single plan).")
@@ -52,7 +58,7 @@ def command(
     bandwidth: float | None,
     profile: str | None,
     delays: list[float] | None,
-    arrivals: str | None,
+    arrivals: str | tuple[float, ...] | None,
     max_chunks: int,
     seed: int,
     output: str | None,
@@ -69,6 +75,7 @@ def command(
     Examples:
       stragglar plan -n 8 --late 3 --bytes 1GiB --alpha 3us --bandwidth 450GiB/s --delay 5ms -o s.json
       stragglar plan -n 8 --bytes 4KiB..4GiB --delay 5ms --plot sizes.svg
+      stragglar plan --arrivals 0,0,1ms,1ms,4ms,5ms --bytes 1GiB -o s.json
       stragglar plan --arrivals trace.csv --bytes 64MiB
     """
     link = link_of(alpha, bandwidth, profile)
@@ -77,12 +84,15 @@ def command(
 
         if ranks or late or delays or csv_file or plot:
             raise UsageError("--arrivals says who is late: leave -n, --late, --delay, --csv and --plot out")
-        plan_for_trace(arrivals, sizes, link, max_chunks, seed, output, as_json)
+        if isinstance(arrivals, str):
+            plan_for_trace(arrivals, sizes, link, max_chunks, seed, output, as_json)
+        else:
+            plan_for_vector(arrivals, sizes, link, max_chunks, output, as_json)
         return
     if not ranks:
         raise UsageError("say how many ranks there are, with -n, or give a trace with --arrivals")
     if len(late) > 1:
-        raise UsageError("a plan has one late rank; name it with --late")
+        raise UsageError("a plan for a delay has one late rank; for several give --arrivals TIME,TIME,..")
     plans = [
         plan(_situation(n, late, s, d, link, max_chunks))
         for n, s, d in product(ranks, sizes, delays or [0.0])

@@ -1,4 +1,4 @@
-"""`stragglar plan --arrivals`: the plan with the least expected time over a trace of arrivals."""
+"""`stragglar plan --arrivals trace.csv`: the plan with the least expected time over a trace of arrivals."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from ..schedules.arrival_stats import arrival_report, bootstrap, last_ranks, lea
 from ..schedules.arrivals import ArrivalTrace
 from ..schedules.units import format_bytes, format_seconds
 from ..synth import synthesize
-from ..synth.expected import ExpectedPlan, Times, plan_expected, trace_candidates
+from ..synth.expected import ExpectedPlan, Times, group_candidates, plan_expected, trace_candidates
+from .plan_output import groups_text
 
 LIKELY = 3
 """Late ranks that plans are made for: the most frequent ones."""
@@ -62,7 +63,12 @@ def choose(trace: ArrivalTrace, size: int, link: Link, max_chunks: int) -> Expec
     order = np.argsort(-counts, kind="stable")
     likely = [int(rank) for rank in order[:LIKELY] if counts[rank]]
     requests = trace_candidates(trace.ranks, likely, leads(trace), size, link, max_chunks)
-    return plan_expected(trace.ranks, requests, waited)
+
+    def ends(schedule: Schedule, vector: Times) -> float:
+        return float(completions(schedule, size, link, vector)[0])
+
+    requests += group_candidates(trace.seconds, likely, size, link, max_chunks, ends)
+    return plan_expected(trace.ranks, list(dict.fromkeys(requests)), waited)
 
 
 def trace_json(
@@ -78,6 +84,7 @@ def trace_json(
         "bytes": size,
         "family": choice.request.algorithm,
         "late": list(choice.request.late),
+        "groups": [list(group) for group in choice.request.arrivals],
         "parameters": dict(choice.request.granularity()),
         "expected_post_seconds": choice.mean,
         "baselines": {name: baseline.mean for name, baseline in made.baselines.items()},
@@ -96,16 +103,24 @@ def _ratio(pairs: Times, rows: Times) -> float:
 
 
 def _text(report: dict[str, Any]) -> str:
-    arrivals, gain = report["arrivals"], report["gain_over_ring"]
-    late = ", ".join(map(str, report["late"])) or "none"
-    named = "".join(f", {name} {value}" for name, value in report["parameters"].items())
+    arrivals = report["arrivals"]
     share, usual = arrivals["usual_share"], arrivals["usual"]
     lead = format_seconds(arrivals["after_second"]["mean"]["value"])
-    lines = [
+    head = (
         f"trace: {report['iterations']} iterations of {report['ranks']} ranks; rank {usual} is last in"
         f" {share['value']:.0%} of them ({share['low']:.0%} to {share['high']:.0%}); the last rank comes"
-        f" {lead} after the second last on average",
-        f"take {report['family']}, late rank {late}{named}  (best of {report['compared']} by expected time,"
+        f" {lead} after the second last on average"
+    )
+    return f"{head}\n{plan_text(report)}"
+
+
+def plan_text(report: dict[str, Any]) -> str:
+    """What `trace_json` says of the plan, for people."""
+    gain = report["gain_over_ring"]
+    late = groups_text(report["groups"])
+    named = "".join(f", {name} {value}" for name, value in report["parameters"].items())
+    lines = [
+        f"take {report['family']}, late {late}{named}  (best of {report['compared']} by expected time,"
         f" event simulation of {report['simulated_iterations']} iterations, {format_bytes(report['bytes'])})",
         "",
         f"{'expected from the last arrival':<34}{'time':>14}",

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Sequence
 from typing import Any
 
 from ..schedules.units import format_bandwidth, format_bytes, format_seconds
 from ..synth.planner import Plan
+
+
+def groups_text(groups: Sequence[Sequence[int]]) -> str:
+    """Groups of late ranks as `--arrival-groups` takes them."""
+    return "/".join(",".join(map(str, group)) for group in groups) or "none"
 
 
 def plan_json(made: Plan) -> dict[str, Any]:
@@ -19,6 +25,7 @@ def plan_json(made: Plan) -> dict[str, Any]:
         "model": "alpha-beta",
         "ranks": situation.ranks,
         "late": list(situation.late_ranks),
+        "groups": [list(group) for group in choice.request.arrivals],
         "bytes": situation.size,
         "delay_seconds": situation.delay,
         "alpha_seconds": situation.link.alpha,

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import click
 
-from ..backends.mpi.environment import rank_here
+from ..backends.mpi.environment import rank_here as mpi_rank
 from ..backends.run import RUNNERS, RunReport, RunRequest, Timing, run
-from ..schedules import load_schedule
+from ..backends.tcp.environment import rank_here as tcp_rank
+from ..schedules import Link, Schedule, UsageError, load_schedule
+from ..schedules.files import write_atomic
 from ..schedules.units import format_bytes, format_seconds
-from .options import SECONDS, SIZE, TIMES, input_argument, json_option, late_option
+from .options import BANDWIDTH, SECONDS, SIZE, TIMES, input_argument, json_option, late_option, link_of
+
+UNTRACED = {"nccl": "its ranks are a C++ program that records nothing: trace a run --on mpi, or the model"}
+"""Backends whose ranks cannot say what they do, and why."""
 
 
 @click.command("run")
@@ -42,6 +48,16 @@ from .options import SECONDS, SIZE, TIMES, input_argument, json_option, late_opt
     show_default=True,
     help="For the whole run, beside the delays asked for.",
 )
+@click.option(
+    "--trace",
+    "trace_file",
+    metavar="FILE",
+    help="Write what every rank did as Chrome trace events (Perfetto).",
+)
+@click.option("--beside-model", is_flag=True, help="trace: put the model's timeline below each rank.")
+@click.option("--alpha", type=SECONDS, help="trace: of the model, time of a round.  [default: 3us]")
+@click.option("--bandwidth", type=BANDWIDTH, help="trace: of the model's ports.  [default: 450GiB/s]")
+@click.option("--profile", metavar="FILE", help="trace: alpha and bandwidth from `stragglar calibrate`.")
 @json_option
 def command(
     file: str,
@@ -57,18 +73,28 @@ def command(
     warmup: int,
     seed: int,
     time_limit: float,
+    trace_file: str | None,
+    beside_model: bool,
+    alpha: float | None,
+    bandwidth: float | None,
+    profile: str | None,
     as_json: bool,
 ) -> int:
     """Run a schedule and check the result of every rank on random data.
 
     --on model computes in this process; --on mpi starts one MPI process a rank (or uses those it was
-    started under: mpiexec, srun) and measures, beside MPI's own Allreduce in the same run.
+    started under: mpiexec, srun) and measures, beside MPI's own Allreduce in the same run; --on tcp does
+    so over plain sockets, with nothing to install, beside the ring.
 
     \b
     Example:
       stragglar run s.json --on mpi --bytes 64MiB --late-by 200ms
       mpiexec -n 8 stragglar run s.json --on mpi --bytes 64MiB
+      stragglar run s.json --on mpi --late-by 50ms --trace t.json --beside-model --profile here.json
     """
+    terms = [value for value in (alpha, bandwidth, profile) if value is not None]
+    _check_trace(trace_file, on, beside_model, bool(terms))
+    link = link_of(alpha, bandwidth, profile)
     request = RunRequest(
         bytes=1 << 20 if size is None and count is None else size,
         count=count,
@@ -81,15 +107,59 @@ def command(
         warmup=warmup,
         seed=seed,
         time_limit=time_limit,
+        trace=trace_file is not None and on != "model",
     )
-    first = on != "mpi" or rank_here() in (None, 0)  # under a user's mpiexec every rank comes here
+    first = _rank(on) in (None, 0)  # where a user starts the ranks, every rank comes here
     if first and request.leftover:
         used = f"{request.elements} {request.dtype} elements ({request.size} bytes)"
         click.echo(f"note: running on {used}; {request.leftover} of the bytes asked for make none", err=True)
-    report = run(load_schedule(file), on, request)
+    schedule = load_schedule(file)
+    report = run(schedule, on, request)
     if first:
+        if trace_file is not None:
+            write_atomic(trace_file, _trace(report, schedule, request, link, beside_model))
         click.echo(json.dumps(_plain(report)) if as_json else run_text(report))
     return 0 if report.correct else 1
+
+
+def _rank(on: str) -> int | None:
+    """Which rank of a backend this process is; None where the backend starts its ranks."""
+    return {"mpi": mpi_rank, "tcp": tcp_rank}.get(on, lambda: None)()
+
+
+def _check_trace(trace_file: str | None, on: str, beside: bool, terms: bool) -> None:
+    """Refuses what cannot be traced, before anything runs.
+
+    Raises:
+        UsageError: says which option does not fit.
+    """
+    if trace_file is None:
+        if beside or terms:
+            raise UsageError("--beside-model, --alpha, --bandwidth and --profile are for --trace FILE")
+        return
+    if on in UNTRACED:
+        raise UsageError(f"--trace does not go with --on {on}: {UNTRACED[on]}")
+    if terms and on != "model" and not beside:
+        raise UsageError("--alpha, --bandwidth and --profile are for the model: add --beside-model")
+    if trace_file == "-":
+        raise UsageError("--trace needs the name of a file: standard output has the report")
+    folder = Path(trace_file).resolve().parent
+    if not folder.is_dir():
+        raise UsageError(f"{trace_file}: cannot write it: there is no folder {folder}")
+
+
+def _trace(report: RunReport, schedule: Schedule, request: RunRequest, link: Link, beside: bool) -> str:
+    """The trace file: of the run, with the model below each rank if asked, or of the model alone."""
+    from ..backends.simulation import simulate
+    from ..backends.view.run_trace import run_trace_text
+    from ..backends.view.timeline import trace_text
+
+    if report.backend == "model":
+        return trace_text(schedule, request.size, link, report.late_by, arrivals=report.delays)
+    if not beside:
+        return run_trace_text(report)
+    model = simulate(schedule, request.size, link, report.delays)
+    return run_trace_text(report, beside=(schedule, model))
 
 
 def run_text(report: RunReport) -> str:

@@ -7,10 +7,10 @@ from fractions import Fraction
 
 import click
 
-from ..schedules import Schedule, certify, save_schedule
+from ..schedules import Schedule, UsageError, certify, save_schedule
 from ..synth import ALGORITHMS, Request, synthesize
 from ..synth.families import ALIASES
-from .options import SECONDS, late_option, output_option
+from .options import SECONDS, groups_option, late_option, output_option
 
 
 class Share(click.ParamType[Fraction]):
@@ -26,6 +26,23 @@ class Share(click.ParamType[Fraction]):
         return Fraction(match[0])
 
 
+class Numbers(click.ParamType[tuple[int, ...]]):
+    """Numbers separated by commas, e.g. `60,80`."""
+
+    name = "numbers"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, ...]:
+        """Turns text into numbers; whether they fit the chunks and groups is for the request to say."""
+        if re.fullmatch(r"[0-9]{1,9}(,[0-9]{1,9})*", str(value)) is None:
+            self.fail(f"{value!r} is not numbers such as 60,80", param, ctx)
+        return tuple(int(part) for part in str(value).split(","))
+
+
+NUMBERS = Numbers()
+
+
 def _choices(option: str) -> click.Choice[str]:
     """Every value that some algorithm takes for an option; which takes which is for `synthesize` to say."""
     values = (value for family in ALGORITHMS.values() for value in family.options.get(option, ()))
@@ -35,6 +52,7 @@ def _choices(option: str) -> click.Choice[str]:
 @click.command("synth")
 @click.option("-n", "--ranks", type=int, required=True, help="Number of ranks, 2 or more.")
 @late_option(help="The late rank, or several; the paper calls it the straggler.")
+@groups_option
 @click.option("--refine", "-m", type=int, metavar="M", help="Cut the buffer into M times as many chunks.")
 @click.option("--chunks", "-k", type=int, metavar="K", help="Cut the buffer into exactly K chunks.")
 @click.option(
@@ -51,6 +69,13 @@ def _choices(option: str) -> click.Choice[str]:
     "--pre", type=_choices("pre"), help="stragglar, merge-allreduce: what early ranks do meanwhile."
 )
 @click.option("--inner", type=_choices("inner"), help="split: the AllReduce of the rest.  [default: ring]")
+@click.option(
+    "--before",
+    type=NUMBERS,
+    metavar="K[,R..]",
+    help="stragglar: chunks that the early ranks reduce, then rounds of each later phase before the last"
+    " arrival.  [default: all]",
+)
 @click.option("--pairwise", is_flag=True, help="stragglar: send only to the rank that one receives from.")
 @click.option("--exact", is_flag=True, help="stragglar: search all merges with a solver; for a few ranks.")
 @click.option(
@@ -60,12 +85,14 @@ def _choices(option: str) -> click.Choice[str]:
 def command(
     ranks: int,
     late: tuple[int, ...],
+    groups: tuple[tuple[int, ...], ...] | None,
     refine: int | None,
     chunks: int | None,
     algorithm: str,
     fraction: Fraction | None,
     pre: str | None,
     inner: str | None,
+    before: tuple[int, ...] | None,
     pairwise: bool,
     exact: bool,
     time_limit: float | None,
@@ -81,13 +108,17 @@ def command(
       stragglar synth -n 8 --late 3 -o s.json
       stragglar synth -n 8 --late 3 --chunks 128 -o s.json   # power-of-two buffers fit MSCCL
       stragglar synth -n 8 --late 3 --algorithm split --fraction 2/5 -o s.json
+      stragglar synth -n 8 --arrival-groups 3/5,6 --chunks 96 -o s.json
       stragglar synth -n 12 --algorithm ring | stragglar show -
     """
-    options = (fraction, pre, inner, pairwise or None, exact or None, time_limit)
+    if late and groups:
+        raise UsageError("--arrival-groups names the late ranks: leave --late out")
+    options = (fraction, pre, inner, pairwise or None, exact or None, time_limit, groups or (), before)
     schedule = synthesize(Request(ranks, late, algorithm, refine, chunks, *options))
     save_schedule(schedule, output)
     made = certify(schedule)
-    rounds = f"{made.rounds['pre']} pre and {made.rounds['post']} post rounds"
+    *first, last = (f"{count} {name}" for name, count in made.rounds.items())
+    rounds = f"{', '.join(first)} and {last} rounds"
     click.echo(
         f"{schedule.origin.family}, {ranks} ranks, {schedule.chunks} chunks: {rounds};"
         f" bound {made.post_bound}, gap {made.gap}{_merge_note(schedule)}",

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import click
 
+from ..schedules import Link, UsageError
 from ..schedules.arrival_files import load_trace, save_trace
 from ..schedules.arrival_generator import CAP, JITTER, PRESETS, SHARE, STICKINESS, generate_trace
 from ..schedules.arrival_stats import ArrivalReport, Interval, Summary, arrival_report
 from ..schedules.arrivals import ArrivalTrace
 from ..schedules.units import format_seconds
-from .options import SECONDS, input_argument, json_option, output_option
+from .options import BANDWIDTH, SECONDS, SIZE, input_argument, json_option, link_of, output_option
 
 SHOWN = 8
 """How many ranks the table names: those that are last most often."""
@@ -92,21 +94,60 @@ def generate(
 
 @command.command("report")
 @input_argument
+@click.option("--bytes", "size", type=SIZE, help="Say the gain to expect for this size of buffer, too.")
+@click.option("--alpha", type=SECONDS, help="For --bytes: time of a round without data.  [default: 3us]")
+@click.option("--bandwidth", type=BANDWIDTH, help="For --bytes: of a port, each way.  [default: 450GiB/s]")
+@click.option("--profile", metavar="FILE", help="Alpha and bandwidth from `stragglar calibrate`.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the confidence intervals.")
 @json_option
-def report(file: str, seed: int, as_json: bool) -> None:
+def report(
+    file: str,
+    size: float | None,
+    alpha: float | None,
+    bandwidth: float | None,
+    profile: str | None,
+    seed: int,
+    as_json: bool,
+) -> None:
     """Say who is late in a trace (CSV or JSON lines), how often, by how much and how persistently.
 
     Columns iteration, rank and a time with its unit (arrival_s, start_ns, ts_us, ..), or rank_0, rank_1, ..
+    With --bytes also the gain to expect, modelled, of what `stragglar plan --arrivals` chooses.
+    `stragglar report trace` is the same command.
 
     \b
-    Example:
+    Examples:
       stragglar trace report t.csv --json
+      stragglar report trace t.csv --bytes 25MiB --profile here.json
     """
+    if size is None and (alpha, bandwidth, profile) != (None, None, None):
+        raise UsageError("--alpha, --bandwidth and --profile are for the gain to expect: say --bytes, too")
+    if size is not None and size < 1:
+        raise UsageError("the buffer must have at least one byte")
+    link = link_of(alpha, bandwidth, profile)
     trace = load_trace(file)
     _warn(trace)
     found = arrival_report(trace, seed)
-    click.echo(json.dumps(found.to_json()) if as_json else report_text(found))
+    gain = None if size is None else _gain(trace, int(size), link, seed)
+    if as_json:
+        click.echo(json.dumps(found.to_json() | ({} if gain is None else {"plan": gain})))
+        return
+    click.echo(report_text(found))
+    if gain is not None:
+        from .plan_arrivals import plan_text
+
+        click.echo(f"\n{plan_text(gain)}")
+
+
+def _gain(trace: ArrivalTrace, size: int, link: Link, seed: int) -> dict[str, Any]:
+    """What `stragglar plan --arrivals` says, without the statistics of the trace."""
+    # Simulation and planner are imported here: `trace generate` need not wait for them.
+    from ..synth.planner import MAX_CHUNKS
+    from .plan_arrivals import choose, sample, trace_json
+
+    part = sample(trace)
+    made = trace_json(trace, part, choose(part, size, link, MAX_CHUNKS), size, seed)
+    return {name: value for name, value in made.items() if name != "arrivals"}
 
 
 def _warn(trace: ArrivalTrace) -> None:

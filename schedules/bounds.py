@@ -7,6 +7,9 @@ Proofs: `docs/bounds.md`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import isfinite
+
 from .errors import UsageError
 
 
@@ -55,3 +58,38 @@ def post_seconds_several(ranks: int, seconds: float, late: int) -> float:
         max(1, (n - 1 + late)/n) times s beta, in seconds.
     """
     return max(1.0, (ranks - 1 + late) / ranks) * seconds
+
+
+def completion_seconds(arrivals: Sequence[float], seconds: float, alpha: float = 0.0) -> float:
+    """Earliest end of any AllReduce whose ranks come at `arrivals`, by counting transfers.
+
+    From any time t on, with g ranks that come at t or later, at least n - 1 + g transfers of the buffer are
+    left, each with a latency, for n ports of which a rank's opens when it comes. And the last rank's own
+    buffer leaves through one port, after which its last part is on two ranks and doubles. Holds for
+    messages of any sizes, and for any order of them (docs/bounds.md, Theorem 6).
+
+    Args:
+        arrivals: when each rank comes, in seconds on any clock, for 2 ranks or more.
+        seconds: s beta, the time a whole buffer takes through one port.
+        alpha: seconds that a message takes beside its bytes.
+
+    Returns:
+        Seconds on the clock of the arrivals.
+
+    Raises:
+        UsageError: fewer than 2 ranks, or times that are not finite.
+
+    >>> completion_seconds([0.0, 0.0, 0.0, 5.0], 1.0)
+    6.0
+    """
+    ranks, times = len(arrivals), sorted(arrivals)
+    if ranks < 2 or not all(map(isfinite, (*times, seconds, alpha))):
+        raise UsageError("a bound needs the finite arrivals of 2 ranks or more")
+    least = times[-1] + seconds + ceil_log2(ranks) * alpha
+    for place, time in enumerate(times):
+        # Before the second rank comes nothing can be done; so no earlier time is better.
+        if place == 1 or (place and time > times[place - 1]):
+            late = min(ranks - place, ranks - 1)
+            opened = time * place + sum(times[place:])
+            least = max(least, (opened + (ranks - 1 + late) * (seconds + alpha)) / ranks)
+    return least

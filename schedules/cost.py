@@ -85,10 +85,14 @@ def cost(schedule: Schedule, size: float, link: Link, delay: float = 0.0) -> Cos
 
 
 def bandwidth_bound(schedule: Schedule, size: float, link: Link, delay: float) -> float:
-    """Least post time of any schedule for the same late ranks, in seconds, counting bandwidth only."""
-    seconds = size * link.beta
-    if not schedule.arrivals:
-        return 2 * (schedule.ranks - 1) / schedule.ranks * seconds
-    if len(schedule.late) == 1:
-        return bounds.post_seconds_after_delay(schedule.ranks, seconds, delay)
-    return bounds.post_seconds_several(schedule.ranks, seconds, len(schedule.arrivals[-1]))
+    """Least post time of any schedule for the same late ranks, in seconds, counting bandwidth only.
+
+    Groups that come between are spread evenly over the delay, as in `cost`.
+    """
+    groups = schedule.arrivals
+    # On a clock that is 0 at the last arrival, so that a long delay takes no digits from the result.
+    come = [-delay if groups else 0.0] * schedule.ranks
+    for place, group in enumerate(groups, start=1):
+        for rank in group:
+            come[rank] = delay * place / len(groups) - delay
+    return bounds.completion_seconds(come, size * link.beta)

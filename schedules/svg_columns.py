@@ -106,10 +106,15 @@ def bound_place(frame: Frame) -> tuple[int, float] | None:
 
 
 def arrival_words(schedule: Schedule, phase: int) -> str:
-    """Who arrives when that phase starts; empty for the first."""
-    if phase == 0 or not schedule.arrivals:
+    """Who arrives when that phase starts, also those whose own phase has no rounds; empty for the first."""
+    group: list[int] = []
+    while phase > 0:
+        group = [*schedule.arrivals[phase - 1], *group]
+        phase -= 1
+        if len(schedule.phases[phase]):
+            break
+    if not group:
         return ""
-    group = schedule.arrivals[phase - 1]
     several = len(group) > 1
     return plain(f"rank{'s' * several} {', '.join(map(str, group))} arrive{'' if several else 's'}", 40)
 

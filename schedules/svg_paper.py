@@ -71,13 +71,13 @@ def plain(text: str, most: int = 90) -> str:
 
 
 class Paper:
-    """An SVG document that grows: coordinates in pixels, style by class names of `style`."""
+    """An SVG document that grows: coordinates in pixels, styled by classes of `style`, and by `more`."""
 
-    def __init__(self, title: str, description: str) -> None:
+    def __init__(self, title: str, description: str, more: str = "") -> None:
         self.root = ET.Element("svg", {"xmlns": "http://www.w3.org/2000/svg", "role": "img", "class": "sg"})
         ET.SubElement(self.root, "title").text = title
         ET.SubElement(self.root, "desc").text = description
-        ET.SubElement(self.root, "style").text = style()
+        ET.SubElement(self.root, "style").text = style() + more
         self._sheet = self.add("rect", "paper", x=0, y=0)
 
     def add(self, tag: str, kind: str, /, tip: str = "", **place: float | str) -> ET.Element:

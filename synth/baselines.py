@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..schedules import bounds
-from ..schedules.ir import Op, Origin, Phase, RoundLike, Schedule
+from ..schedules.ir import Op, Origin, Phase, RoundLike, Schedule, phase_names
 from ..schedules.reduce_scatter import ring_reduce_scatter
 from .halving import doubling_all_gather, halving_reduce_scatter, recursive_doubling
 from .request import Request
@@ -23,9 +23,9 @@ Rounds = list[RoundLike]
 
 def without_pre(request: Request, family: str, chunks: int, rounds: Iterable[RoundLike]) -> Schedule:
     """A schedule in which nothing happens before the last arrival."""
-    post = Phase.build("post", rounds)
-    phases = (Phase.build("pre", []), post) if request.late else (post,)
-    bound = bounds.post_rounds(request.ranks, chunks, len(request.late))
+    *before, last = phase_names(len(request.arrivals))
+    phases = (*(Phase.build(name, []) for name in before), Phase.build(last, rounds))
+    bound = bounds.post_rounds(request.ranks, chunks, len(request.arrivals[-1]) if request.late else 0)
     origin = Origin(family, request.granularity(), bound)
     return Schedule(request.ranks, request.arrivals, chunks, phases, origin)
 

@@ -6,10 +6,12 @@ formula against the schedule that it stands for.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from ..schedules.bounds import ceil_log2
 from ..schedules.cost import Link
+from ..schedules.ir import Schedule
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +22,7 @@ class Counts:
         pre_rounds, post_rounds: rounds of the phases `pre` and `post`.
         pre_chunk_rounds, post_chunk_rounds: their `Phase.chunk_rounds`.
         chunks: k, equal parts of the buffer.
+        between: the same two of every phase between, which a group before the last begins.
     """
 
     pre_rounds: int
@@ -27,12 +30,33 @@ class Counts:
     post_rounds: int
     post_chunk_rounds: int
     chunks: int
+    between: tuple[tuple[int, int], ...] = ()
 
     def post_seconds(self, size: float, link: Link, delay: float = 0.0) -> float:
-        """Modelled time from the arrival to the end: what `schedules.cost` says of the schedule."""
-        part = size / self.chunks
-        exposed = link.rounds_seconds(self.pre_rounds, self.pre_chunk_rounds, part) - delay
-        return max(0.0, exposed) + link.rounds_seconds(self.post_rounds, self.post_chunk_rounds, part)
+        """Modelled time from the last arrival to the end: what `schedules.cost` says of the schedule."""
+        groups = len(self.between) + 1
+        # On a clock that is 0 at the last arrival, so that a long delay takes no digits from the result.
+        starts = [delay * place / groups - delay for place in range(groups)]
+        return self.finish(size, link, [*starts, 0.0])
+
+    def finish(self, size: float, link: Link, starts: Sequence[float]) -> float:
+        """When the last phase is over, where no phase begins before the time in `starts`, one a phase."""
+        clock, part = starts[0], size / self.chunks
+        pre, post = (self.pre_rounds, self.pre_chunk_rounds), (self.post_rounds, self.post_chunk_rounds)
+        for begin, phase in zip(starts, (pre, *self.between, post), strict=True):
+            clock = max(clock, begin) + link.rounds_seconds(*phase, part)
+        return clock
+
+    def after_groups(self, between: int) -> Counts:
+        """The same with so many groups before the last, at whose arrival nothing is done."""
+        return replace(self, between=((0, 0),) * between)
+
+
+def counts_of(schedule: Schedule) -> Counts:
+    """The counts of a schedule that has been made."""
+    phases = [(len(phase), phase.chunk_rounds) for phase in schedule.phases]
+    pre = phases[0] if schedule.arrivals else (0, 0)
+    return Counts(*pre, *phases[-1], schedule.chunks, tuple(phases[1:-1]))
 
 
 Pair = tuple[int, int]
@@ -95,12 +119,18 @@ def pairwise_exchange(ranks: int, chunks: int) -> Counts:
     return ring(ranks, chunks)
 
 
-def tree(ranks: int, chunks: int, late: int = 1) -> Counts:
-    """ceil(log2 N) rounds before, q after (one more where late + 1 is no power of two), all of k chunks."""
-    gather = ceil_log2(ranks - late)
+def tree(ranks: int, chunks: int, groups: Sequence[int] = (1,)) -> Counts:
+    """Rounds of k chunks: ceil(log2 N) before, q after, one more where the last group + 1 is no power of two.
+
+    `groups` are the sizes of the groups of late ranks; one before the last takes ceil(log2(size + 1)).
+    """
+    late = groups[-1] if groups else 0
+    gather = ceil_log2(ranks - sum(groups))
     spread = ceil_log2(ranks) + (1 if (late + 1) & late else 0)
     pre, post = (gather, spread) if late else (0, gather + spread)
-    return Counts(pre, pre * chunks, post, post * chunks, chunks)
+    joins = [ceil_log2(size + 1) for size in groups[:-1]]
+    between = tuple((rounds, rounds * chunks) for rounds in joins)
+    return Counts(pre, pre * chunks, post, post * chunks, chunks, between)
 
 
 def stragglar(ranks: int, chunks: int, pre: str = "ring") -> Counts:

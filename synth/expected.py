@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from ..schedules.cost import Link
 from ..schedules.ir import Schedule
+from .arrival_plan import ArrivalSituation, plan_arrivals
 from .families import synthesize
 from .planner import BASELINES, MAX_CHUNKS, Situation, plan
 from .request import Request
@@ -50,9 +51,9 @@ class ExpectedPlan:
     compared: int
 
     def guess(self, last: NDArray[np.int64]) -> dict[str, float | None]:
-        """Mean seconds where the planned late rank was last, and where it was not; None where never."""
-        late = self.choice.request.late
-        right = np.isin(last, late) if late else np.ones(len(last), dtype=bool)
+        """Mean seconds where a rank of the last group planned was last, and where not; None where never."""
+        arrivals = self.choice.request.arrivals
+        right = np.isin(last, arrivals[-1]) if arrivals else np.ones(len(last), dtype=bool)
         means = {"right": self.choice.waited[right], "wrong": self.choice.waited[~right]}
         return {name: float(values.mean()) if len(values) else None for name, values in means.items()}
 
@@ -77,6 +78,38 @@ def trace_candidates(
         found[Request(ranks, (rank,), "tree")] = None
         found[Request(ranks, (rank,))] = None
     return [request for request in found if request.algorithm not in BASELINES or request.algorithm == "tree"]
+
+
+def group_candidates(
+    seconds: Times,
+    likely: Sequence[int],
+    size: int,
+    link: Link,
+    max_chunks: int,
+    completion: Callable[[Schedule, Times], float],
+) -> list[Request]:
+    """Requests with groups worth simulating: plans for the usual arrivals of all ranks, whoever is last.
+
+    Args:
+        seconds: arrivals, shape (iterations, ranks).
+        likely: ranks that are last often enough to plan for.
+        size: bytes of the buffer.
+        link: alpha and bandwidth.
+        max_chunks: chunks that a schedule may have.
+        completion: when a schedule ends under one arrival vector.
+    """
+    last = seconds.argmax(axis=1)
+    chosen = [seconds, *(seconds[last == rank] for rank in likely)]
+    vectors = [np.quantile(rows, q, axis=0) for rows in chosen if len(rows) for q in (0.25, 0.5, 0.75)]
+    found: dict[Request, None] = {}
+    for vector in vectors:
+        situation = ArrivalSituation(tuple(vector.tolist()), size, link, max_chunks)
+
+        def ends(schedule: Schedule, vector: Times = vector) -> float:
+            return completion(schedule, vector)
+
+        found[plan_arrivals(situation, ends).choice.request] = None
+    return [request for request in found if request.late]
 
 
 def plan_expected(ranks: int, requests: Sequence[Request], waited: Waited) -> ExpectedPlan:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from ..schedules.errors import UsageError
 from ..schedules.ir import Schedule
@@ -14,10 +15,10 @@ from .counts import Counts
 from .exchange import pairwise_exchange
 from .request import Request
 from .split import split, split_chunks
-from .stragglar import check_halving, stragglar, stragglar_chunks, the_late_rank
+from .stragglar import check_halving, is_several, stragglar, stragglar_chunks, the_late_rank
 from .tree import tree
 
-OPTIONS = ("fraction", "pre", "inner", "pairwise", "exact")
+OPTIONS = ("fraction", "pre", "inner", "pairwise", "exact", "before")
 """Fields of a `Request` that only some algorithms take."""
 
 ANY = ("",)
@@ -40,8 +41,8 @@ class Family:
 
 
 def _count_stragglar(request: Request) -> Counts:
-    if len(request.late) > 1:
-        raise UsageError("the rounds for several late ranks follow from no formula: make the schedule")
+    if is_several(request):
+        return _made_counts(request)
     the_late_rank(request)
     if request.exact or request.pairwise:
         raise UsageError("the rounds of exact and pairwise merges follow from no formula: make the schedule")
@@ -49,6 +50,16 @@ def _count_stragglar(request: Request) -> Counts:
     if pre == "rhd":
         check_halving(request.ranks - 1, chunks)
     return counts.stragglar(request.ranks, chunks, pre)
+
+
+@lru_cache(maxsize=1024)
+def _made_counts(request: Request) -> Counts:
+    """The rounds for several late ranks follow from no formula: the schedule is made and counted."""
+    return counts.counts_of(stragglar(request))
+
+
+def _count_tree(request: Request) -> Counts:
+    return counts.tree(request.ranks, request.chunk_count(1), [len(group) for group in request.arrivals])
 
 
 def _count_merge_allreduce(request: Request) -> Counts:
@@ -63,7 +74,9 @@ def _count_split(request: Request) -> Counts:
 
 
 ALGORITHMS: dict[str, Family] = {
-    "stragglar": Family(stragglar, _count_stragglar, {"pre": ("ring", "rhd"), "pairwise": ANY, "exact": ANY}),
+    "stragglar": Family(
+        stragglar, _count_stragglar, {"pre": ("ring", "rhd"), "pairwise": ANY, "exact": ANY, "before": ANY}
+    ),
     "merge-allreduce": Family(merge_allreduce, _count_merge_allreduce, {"pre": tuple(baselines.ALL_REDUCES)}),
     "split": Family(split, _count_split, {"fraction": ANY, "inner": ("ring", "rhd")}),
     "ring": Family(baselines.ring, lambda r: counts.ring(r.ranks, r.chunk_count(r.ranks))),
@@ -75,7 +88,7 @@ ALGORITHMS: dict[str, Family] = {
     "pairwise-exchange": Family(
         pairwise_exchange, lambda r: counts.pairwise_exchange(r.ranks, r.chunk_count(r.ranks))
     ),
-    "tree": Family(tree, lambda r: counts.tree(r.ranks, r.chunk_count(1), len(r.late))),
+    "tree": Family(tree, _count_tree),
 }
 """Algorithm name -> `Family`. Every result of `synthesize` has been validated."""
 
@@ -94,12 +107,14 @@ def synthesize(request: Request) -> Schedule:
 
 
 def count_rounds(request: Request) -> Counts:
-    """The rounds of `synthesize(request)`, by formula.
+    """The rounds of `synthesize(request)`: by formula, or for several late ranks by making it, once.
 
     Raises:
         UsageError, InfeasibleError: as `synthesize`.
     """
-    return _family(request).count(request)
+    made = _family(request).count(request)
+    # Baselines do nothing before the last arrival, whatever the groups.
+    return made if made.between else made.after_groups(max(0, len(request.arrivals) - 1))
 
 
 def _family(request: Request) -> Family:

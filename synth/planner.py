@@ -26,6 +26,9 @@ BASELINES = ("ring", "rhd", "direct", "tree", "pairwise-exchange")
 MAX_CHUNKS = 4096
 """Chunks that a plan may use unless told otherwise: messages get small long before."""
 
+LEAST_SHARE = 1e-6
+"""A smaller part of the buffer is not worth splitting off: the saving is below what chunks can express."""
+
 
 @dataclass(frozen=True, slots=True)
 class Situation:
@@ -210,7 +213,7 @@ def hidden_share(situation: Situation) -> float:
 def _splits(situation: Situation) -> Iterator[Request]:
     """Fractions around what the delay hides, each cut as finely as its part of the buffer wants."""
     share = hidden_share(situation)
-    if not 0 < share < 1:
+    if not LEAST_SHARE <= share < 1:
         return
     seen = set()
     for scale in (0.5, 0.75, 0.9, 0.95, 1.0, 1.05, 1.25):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -15,7 +16,7 @@ class Request:
 
     Attributes:
         ranks: number of ranks, 2 or more.
-        late: the late ranks (the paper: stragglers), in any order; they arrive together.
+        late: the late ranks (the paper: stragglers), in any order; they arrive together unless `groups` says.
         algorithm: a name in `synth.ALGORITHMS`.
         refine: m: cut the buffer into m times the chunks that the algorithm needs at least.
         chunks: cut the buffer into exactly so many chunks instead.
@@ -25,8 +26,13 @@ class Request:
         pairwise: every rank sends only to the rank that it receives from, in every round of the merge.
         exact: search all merges with a solver instead of constructing one; for a few ranks.
         time_limit: seconds of wall time for that search; None: a limit on its work, the same everywhere.
+        groups: the late ranks in groups, in order of arrival; () for at most one group. Gives `late`, which
+            may be left out.
+        before: what is done before the last arrival: how many chunks the early ranks reduce, then how many
+            rounds each later phase may have; None: everything that can be. For `stragglar`.
 
-    All from `fraction` on are for the algorithms that take them; `synthesize` refuses them elsewhere.
+    All from `fraction` to `time_limit`, and `before`, are for the algorithms that take them; `synthesize`
+    refuses them elsewhere.
 
     Raises:
         UsageError: the request contradicts itself.
@@ -43,10 +49,13 @@ class Request:
     pairwise: bool | None = None
     exact: bool | None = None
     time_limit: float | None = None
+    groups: tuple[tuple[int, ...], ...] = ()
+    before: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         if not 2 <= self.ranks <= MAX_RANKS:
             raise UsageError(f"ranks must be 2..{MAX_RANKS}, not {self.ranks}")
+        self._canonical_groups()
         object.__setattr__(self, "late", tuple(sorted(self.late)))
         if len(set(self.late)) != len(self.late):
             raise UsageError(f"a late rank is named twice: {', '.join(map(str, self.late))}")
@@ -64,11 +73,24 @@ class Request:
             raise UsageError(f"the fraction must be 0..1, not {self.fraction}")
         if self.time_limit is not None and not (self.exact and 0 < self.time_limit < float("inf")):
             raise UsageError("a time limit is a number of seconds above 0, for the exact search")
+        if self.before is not None:
+            object.__setattr__(self, "before", tuple(self.before))
+
+    def _canonical_groups(self) -> None:
+        """Ranks of a group ascending, `late` their union; a single group is `late` alone."""
+        groups = tuple(tuple(sorted(group)) for group in self.groups)
+        named = [rank for group in groups for rank in group]
+        if not all(groups):
+            raise UsageError("a group of late ranks is empty")
+        if groups and self.late and sorted(self.late) != sorted(named):
+            raise UsageError("the late ranks are not those of the groups: name either")
+        object.__setattr__(self, "late", tuple(named) or self.late)
+        object.__setattr__(self, "groups", groups if len(groups) > 1 else ())
 
     @property
     def arrivals(self) -> tuple[tuple[int, ...], ...]:
-        """The late ranks as one group that arrives together."""
-        return (self.late,) if self.late else ()
+        """The late ranks in the groups in which they arrive; empty where nobody is late."""
+        return self.groups or ((self.late,) if self.late else ())
 
     def chunk_count(self, unit: int) -> int:
         """Chunks to use, for an algorithm whose natural number of chunks is `unit`.
@@ -92,4 +114,19 @@ class Request:
             ("inner", self.inner),
             ("pairwise", "yes" if self.pairwise else None),
         )
-        return tuple((name, value) for name, value in named if value is not None)
+        before = () if self.before is None else before_text(self.before)
+        return (*((name, value) for name, value in named if value is not None), *before)
+
+
+def before_text(before: Sequence[int]) -> tuple[tuple[str, str], ...]:
+    """Numbers as parameters of an `Origin`, whose values are short: `reduced`, `reduced2`, ..
+
+    >>> before_text((60, 8))
+    (('before', '60,8'),)
+    """
+    lines = [""]
+    for number in map(str, before):
+        if lines[-1] and len(lines[-1]) + 1 + len(number) > 80:
+            lines.append("")
+        lines[-1] += f",{number}" if lines[-1] else number
+    return tuple((f"before{i if i > 1 else ''}", line) for i, line in enumerate(lines, start=1))

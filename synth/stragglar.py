@@ -48,15 +48,15 @@ class MergePart:
 def stragglar(request: Request) -> Schedule:
     """Merge after a ReduceScatter: post rounds k + ceil(log2 n) - 1 wherever that can be reached.
 
-    With fewer chunks than early ranks only so many ranks own one. Several ranks that come late together:
-    `several/`, near its bound but not always at it.
+    With fewer chunks than early ranks only so many ranks own one. Several late ranks, together or in groups,
+    and only a part of the chunks reduced before: `several/`, near its bound but not always at it.
 
     Raises:
         UsageError: nobody is late, or the ReduceScatter asked for cannot leave the chunks where they must be,
             or an option that is for one late rank only.
         InfeasibleError: the exact search found nothing.
     """
-    if len(request.late) > 1:
+    if is_several(request):
         return _several(request)
     members, late = early_and_late(request)
     chunks = stragglar_chunks(request)
@@ -64,12 +64,18 @@ def stragglar(request: Request) -> Schedule:
     return merged_schedule(request, "stragglar", chunks, part)
 
 
+def is_several(request: Request) -> bool:
+    """Whether `several/` makes it: for late ranks of any number, and where chunks may be left out before."""
+    return len(request.late) > 1 or (bool(request.late) and request.before is not None)
+
+
 def _several(request: Request) -> Schedule:
     for option, value in (("pre", request.pre), ("pairwise", request.pairwise), ("exact", request.exact)):
         if value:
-            raise UsageError(f"--{option} is for one late rank, not {len(request.late)}")
+            what = f"not {len(request.late)}" if len(request.late) > 1 else "and not for --before"
+            raise UsageError(f"--{option} is for one late rank, {what}")
     chunks = request.chunk_count(request.ranks - len(request.late))
-    return groups_schedule(request.ranks, (request.late,), chunks)
+    return groups_schedule(request.ranks, request.arrivals, chunks, request.before)
 
 
 def _merger(request: Request) -> Merger:

@@ -1,7 +1,8 @@
 """A tree that lets the late ranks join last: the least number of rounds, whole buffers each.
 
-The early ranks reduce to one of them, the root, while the others are away. On arrival the root and the
-late ranks reduce among themselves, and whoever has the sum spreads it, holders doubling each round.
+The early ranks reduce to one of them, the root, while the others are away; a group that comes before the last
+reduces to the root as well. On the last arrival the root and the late ranks reduce among themselves, and
+whoever has the sum spreads it, holders doubling each round.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..schedules import bounds
-from ..schedules.ir import Op, Origin, Phase, Schedule
+from ..schedules.ir import Op, Origin, Phase, Schedule, phase_names
 from .baselines import Rounds
 from .request import Request
 from .runs import Run
@@ -21,15 +22,18 @@ def tree(request: Request) -> Schedule:
     Nobody late: the reduce is part of `post`. With g late ranks, g + 1 no power of two, one round more.
     """
     chunks = request.chunk_count(1)
-    early = [r for r in range(request.ranks) if r not in request.late]
-    gather = binomial_reduce(early, (0, chunks))
-    spread = _join_and_spread(early, request.late, (0, chunks))
-    if request.late:
-        phases: tuple[Phase, ...] = (Phase.build("pre", gather), Phase.build("post", spread))
-    else:
-        phases = (Phase.build("post", [*gather, *spread]),)
-    bound = bounds.post_rounds(request.ranks, chunks, len(request.late))
-    origin = Origin("tree", request.granularity(), bound)
+    run, names = (0, chunks), phase_names(len(request.arrivals))
+    members = [r for r in range(request.ranks) if r not in request.late]
+    rounds = [binomial_reduce(members, run)]
+    for group in request.arrivals[:-1]:
+        rounds.append(binomial_reduce([members[0], *group], run))
+        members += group
+    last = request.arrivals[-1] if request.late else ()
+    spread = _join_and_spread(members, last, run)
+    # Nobody late: there is no phase for the reduce but the last.
+    rounds = [*rounds, spread] if request.late else [[*rounds[0], *spread]]
+    phases = tuple(Phase.build(name, part) for name, part in zip(names, rounds, strict=True))
+    origin = Origin("tree", request.granularity(), bounds.post_rounds(request.ranks, chunks, len(last)))
     return Schedule(request.ranks, request.arrivals, chunks, phases, origin)
 
 

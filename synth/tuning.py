@@ -27,7 +27,7 @@ MAX_BYTES = 1 << 24
 MAX_CELLS = 1 << 16
 
 _KEYS = {"format", "version", "ranks", "late", "link", "sizes", "delays", "choices"}
-_OPTIONS = {f.name for f in fields(Request)} - {"ranks", "late"}
+_OPTIONS = {f.name for f in fields(Request)} - {"ranks", "late", "groups", "before"}
 
 
 @dataclass(frozen=True, slots=True)

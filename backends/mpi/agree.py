@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...schedules import RunError, Schedule, dump_schedule
+from ..clocks import machine
 from ..request import RunRequest
-from .clock import machine
 from .waiting import Waiter
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ def card(schedule: Schedule, request: RunRequest) -> Card:
         "repeat": str(request.repeat),
         "warmup": str(request.warmup),
         "delays": delays,
+        "trace": str(request.trace),
     }
 
 

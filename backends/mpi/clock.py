@@ -1,33 +1,19 @@
-"""One clock for all ranks, and waking up on time."""
+"""One clock for all ranks."""
 
 from __future__ import annotations
 
-import os
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..clocks import EXCHANGES, offset_to
 from .waiting import Blocked, Waiter
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
 _TAG = 11
-_EXCHANGES = 12
-_SPIN_SECONDS = 0.3e-3
-
-
-def machine() -> str:
-    """What two processes share exactly if their monotonic clocks are the same clock."""
-    try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-        return f"{boot} {Path('/proc/self/ns/time').readlink()}"
-    except OSError:
-        from mpi4py import MPI
-
-        return MPI.Get_processor_name()
 
 
 class Clock:
@@ -61,29 +47,18 @@ class Clock:
             return
         if self._comm.rank == 0:
             for rank in range(1, self._comm.size):
-                for _ in range(_EXCHANGES):
+                for _ in range(EXCHANGES):
                     self._receive(np.empty(1), rank)
                     self._comm.Send(np.array([time.monotonic()]), rank, _TAG)
             return
-        best = float("inf")
-        for _ in range(_EXCHANGES):
-            sent, theirs = time.monotonic(), np.empty(1)
-            self._comm.Send(np.empty(1), 0, _TAG)
-            self._receive(theirs, 0)
-            back = time.monotonic()
-            if back - sent < best:
-                best = back - sent
-                self._offset = float(theirs[0]) - (sent + back) / 2
-        self.error = max(self.error, best / 2)
+        self._offset, error = offset_to(self._ask)
+        self.error = max(self.error, error)
+
+    def _ask(self) -> float:
+        theirs = np.empty(1)
+        self._comm.Send(np.empty(1), 0, _TAG)
+        self._receive(theirs, 0)
+        return float(theirs[0])
 
     def _receive(self, into: np.ndarray[tuple[int], np.dtype[np.float64]], rank: int) -> None:
         self._waiter.wait(self._comm.Irecv(into, rank, _TAG), Blocked(rank))
-
-
-def sleep_until(target: float) -> None:
-    """Sleeps to a time of `time.monotonic`, the last part awake: a sleep alone may end too late."""
-    while (left := target - time.monotonic()) > 0:
-        if left > _SPIN_SECONDS:
-            time.sleep(left - _SPIN_SECONDS)
-        else:
-            os.sched_yield()

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...schedules import UsageError
-from ..elements import Array, combine, reduction
+from ..elements import Array, combine, finish, prepare, reduction
 from ..programs import RankProgram
+from ..recording import Recording
 from .plan import Step, plan
 from .waiting import Blocked, Waiter
 
@@ -55,9 +56,10 @@ class Executor:
         program: this rank's program.
         count: elements of the buffer, the same on every rank.
         dtype: numpy type of the elements, the same on every rank.
-        op: sum, max, min or prod.
+        op: sum, max, min, prod or avg.
         waiter: how to wait and for how long; None: 60 s.
         window: how far to work ahead.
+        recording: where to note what this rank does; None: nowhere, at no cost.
 
     Raises:
         UsageError: the communicator and the program do not belong together.
@@ -73,6 +75,7 @@ class Executor:
         *,
         waiter: Waiter | None = None,
         window: Window | None = None,
+        recording: Recording | None = None,
     ) -> None:
         if (comm.size, comm.rank) != (program.ranks, program.rank):
             raise UsageError(
@@ -85,6 +88,7 @@ class Executor:
         self._steps = plan(program, count)
         self._waiter = waiter or Waiter(comm, 60.0, program.phases)
         self._window = window or Window()
+        self._notes = None if recording is None else _Notes(recording, program.phases, self._steps)
         self._pool: list[Array] = []
         self._slot_bytes = max((self._bytes(s) for s in self._steps if not s.send), default=0)
 
@@ -100,13 +104,17 @@ class Executor:
             raise UsageError(f"the buffer must be {self._count} contiguous elements of {self._dtype}")
         self._begin(buffer)
         with np.errstate(over="ignore", invalid="ignore"):
+            prepare(self._op, buffer, self._comm.size)
             while self._frontier < len(self._steps):
                 moved = self._post_receives() + self._issue_sends() + self._collect() + self._use_arrived()
                 if moved:
                     self._waiter.progressed()
                     self._advance()
-                else:
-                    self._waiter.idle(self._blocked)
+                    continue
+                if self._notes:
+                    self._notes.idle(self._frontier)
+                self._waiter.idle(self._blocked)
+            finish(self._op, buffer, self._comm.size)
 
     def _begin(self, buffer: Array) -> None:
         self._buffer, self._raw = buffer, buffer.view(np.uint8)
@@ -178,6 +186,8 @@ class Executor:
         from mpi4py import MPI
 
         step = self._steps[index]
+        if self._notes:
+            self._notes.begun(index)
         start = self._comm.Isend if step.send else self._comm.Irecv
         pieces = range(0, len(data), PIECE_BYTES)
         for low in pieces:
@@ -202,6 +212,8 @@ class Executor:
         return len(finished)
 
     def _completed(self, index: int) -> None:
+        if self._notes:
+            self._notes.over(index)
         if index in self._slots:
             self._arrived.append(index)
             return
@@ -223,14 +235,58 @@ class Executor:
         slot = self._slots.pop(index)
         own = self._buffer[step.low : step.high]
         incoming = slot[: self._bytes(step)].view(self._dtype)
+        start = self._notes.moved() if self._notes else 0.0
         if step.copy:
             own[:] = incoming
         else:
             combine(self._op, own, incoming, own_first=self._rank < step.peer, out=own)
+        if self._notes:
+            self._notes.used(index, start)
         self._pool.append(slot)
         self._scratch -= self._bytes(step)
         self._receiving -= 1
         self._done[index] = True
+
+
+class _Notes:
+    """What an executor tells a recording: its messages, its work, and what it waited for."""
+
+    def __init__(self, recording: Recording, phases: tuple[str, ...], steps: tuple[Step, ...]) -> None:
+        self._recording, self._phases, self._steps = recording, phases, steps
+        self._began: dict[int, float] = {}
+        self._idle: tuple[int, float] | None = None
+
+    def moved(self) -> float:
+        """Something can be done: a wait, if there was one, is over. Returns the time."""
+        now = self._recording.now()
+        if self._idle is not None:
+            step = self._steps[self._idle[0]]
+            phase = self._phases[step.phase]
+            self._recording.note("wait", self._idle[1], now, phase, step.round, step.peer)
+            self._idle = None
+        return now
+
+    def idle(self, frontier: int) -> None:
+        """Nothing can be done before the step at the frontier is over."""
+        if self._idle is None:
+            self._idle = frontier, self._recording.now()
+
+    def begun(self, index: int) -> None:
+        """A message is issued."""
+        self._began[index] = self.moved()
+
+    def over(self, index: int) -> None:
+        """A message has left the buffer, or has arrived."""
+        self._add(index, "send" if self._steps[index].send else "receive", self._began.pop(index))
+
+    def used(self, index: int, start: float) -> None:
+        """A message that had arrived is in the buffer."""
+        self._add(index, "copy" if self._steps[index].copy else "reduce", start)
+
+    def _add(self, index: int, kind: str, start: float) -> None:
+        step, end = self._steps[index], self.moved()
+        phase = self._phases[step.phase]
+        self._recording.note(kind, start, end, phase, step.round, step.peer, step.first, step.count)
 
 
 def execute(comm: MPI.Intracomm, program: RankProgram, buffer: Array, op: str) -> None:

@@ -25,7 +25,7 @@ def main(folder: Path) -> int:
     """Runs a rank as a child. Returns the exit code for this process: 1 where the rank was killed."""
     child = os.fork()
     if child == 0:
-        _die_with_parent()
+        die_with_parent()
         from .worker import main as work
 
         return work(folder)
@@ -40,7 +40,8 @@ def main(folder: Path) -> int:
     return code if code >= 0 else 1
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
+    """Lets the kernel kill this process when the one that started it ends, where it can."""
     if sys.platform == "linux":
         # mpiexec may kill the process that it knows, and no other.
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..elements import OPS, Array
+from ..elements import OPS, Array, finish, prepare
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
 _TYPES = {"f32": "FLOAT", "f64": "DOUBLE", "i32": "INT32_T", "i64": "INT64_T"}
 """Element types that MPI knows -> its name for them."""
+
+_NAMES = {"avg": "SUM"}
+"""Reductions that MPI calls something else; an average is a sum that is divided, see `elements.prepare`."""
 
 
 class NativeAllreduce:
@@ -22,7 +25,7 @@ class NativeAllreduce:
     def __init__(self, comm: MPI.Intracomm, dtype: str, op: str) -> None:
         from mpi4py import MPI
 
-        self._comm = comm
+        self._comm, self._name = comm, op
         self._own = dtype not in _TYPES
         self.note = "f16 and bf16: MPI has no such type, so numpy does its reductions" if self._own else ""
         if self._own:
@@ -30,14 +33,16 @@ class NativeAllreduce:
             self._type.Commit()
             self._op = MPI.Op.Create(_numpy_reduction(dtype, op), commute=True)
         else:
-            self._type, self._op = getattr(MPI, _TYPES[dtype]), getattr(MPI, op.upper())
+            self._type, self._op = getattr(MPI, _TYPES[dtype]), getattr(MPI, _NAMES.get(op, op.upper()))
 
     def run(self, buffer: Array) -> None:
         """Reduces `buffer`, shape (count,), over all ranks, in place; blocks as MPI does."""
         from mpi4py import MPI
 
         data = [buffer.view(np.uint8), len(buffer), self._type]
+        prepare(self._name, buffer, self._comm.size)
         self._comm.Allreduce(MPI.IN_PLACE, data, op=self._op)
+        finish(self._name, buffer, self._comm.size)
 
     def close(self) -> None:
         """Gives MPI's objects back."""

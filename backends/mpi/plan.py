@@ -27,6 +27,8 @@ class Step:
         round: number of its round, for messages.
         low: first element.
         high: element after the last; never `low`: empty messages are left out.
+        first: first chunk, for messages and recordings.
+        count: number of chunks.
         copy: what is received replaces what is there.
         needs: numbers of earlier steps that must be over before this one touches the buffer.
     """
@@ -37,6 +39,8 @@ class Step:
     round: int
     low: int
     high: int
+    first: int
+    count: int
     copy: bool
     needs: tuple[int, ...]
 
@@ -49,12 +53,13 @@ def plan(program: RankProgram, count: int) -> tuple[Step, ...]:
     kept = np.flatnonzero(high > low)
     hazards = _Hazards(program.chunks)
     steps: list[Step] = []
-    for row, first, last in zip(table[kept].tolist(), low[kept].tolist(), high[kept].tolist(), strict=True):
+    for row, begin, end in zip(table[kept].tolist(), low[kept].tolist(), high[kept].tolist(), strict=True):
         phase, round_, kind = row[: ROUND + 2]
+        first, count = row[START], row[LENGTH]
         send = kind == SEND
-        needs = hazards.add(len(steps), send, range(row[START], row[START] + row[LENGTH]))
+        needs = hazards.add(len(steps), send, range(first, first + count))
         copy = not send and row[REDUCTION] == Op.COPY
-        steps.append(Step(send, row[PEER], phase, round_, first, last, copy, needs))
+        steps.append(Step(send, row[PEER], phase, round_, begin, end, first, count, copy, needs))
     return tuple(steps)
 
 

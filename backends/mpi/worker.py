@@ -17,13 +17,17 @@ from typing import TYPE_CHECKING, NoReturn
 import numpy as np
 
 from ...schedules import RunError, Schedule, StragglarError, parse_schedule
+from ..clocks import sleep_until
 from ..elements import Array, Expected, expected, numpy_dtype, rank_input
+from ..events import RunEvent
 from ..programs import rank_program
+from ..recording import Recording
 from ..report import RunReport, Timing, report_for
 from ..request import RunRequest
 from . import agree
-from .clock import Clock, sleep_until
+from .clock import Clock
 from .executor import Executor
+from .gather_events import gather_events, median_place
 from .native import NativeAllreduce
 from .pulse import Pulse
 from .waiting import Waiter
@@ -117,6 +121,8 @@ class _Measurement:
         self._delay = request.delays_for(schedule)[comm.rank]
         self._hosts, shared = agree.hosts(comm, waiter)
         self._clock = Clock(comm, waiter, shared)
+        self._recording = Recording(comm.rank, self._clock.now) if request.trace else None
+        self._traces: list[list[RunEvent]] = []
 
     def report(self) -> RunReport:
         request, ranks = self._request, self._schedule.ranks
@@ -124,7 +130,8 @@ class _Measurement:
         data = rank_input(self._comm.rank, ranks, count, dtype, op, seed)
         right = expected(ranks, count, dtype, op, seed)
         program = rank_program(self._schedule, self._comm.rank)
-        executor = Executor(self._comm, program, count, numpy_dtype(dtype), op, waiter=self._waiter)
+        kind, notes = numpy_dtype(dtype), self._recording
+        executor = Executor(self._comm, program, count, kind, op, waiter=self._waiter, recording=notes)
         native = NativeAllreduce(self._comm, dtype, op)
         ours = _Contender("the schedule", executor.run, [], [], True)
         theirs = _Contender("MPI's own Allreduce", native.run, [], [], False)
@@ -153,6 +160,9 @@ class _Measurement:
         self._waiter.wait(self._comm.Iallgather(mine, everyone))
         self._clock.error = float(everyone[:, 3].max())
         contender.wrong.append(int(everyone[:, 2].sum()))
+        if self._recording is not None and contender.polls:
+            events = self._recording.take()
+            self._traces += [_on_time(events, start, float(everyone[:, 0].min()))] if measured else []
         if measured:
             contender.seconds.append(float(everyone[:, 1].max() - everyone[:, 0].max()))
 
@@ -162,15 +172,28 @@ class _Measurement:
         size, ranks = self._request.size, self._schedule.ranks
         mine = Timing.of(ours.seconds, size, ranks, sum(ours.wrong))
         native = Timing.of(theirs.seconds, size, ranks, sum(theirs.wrong), note)
+        events: tuple[RunEvent, ...] = ()
+        if self._traces:
+            names = [phase.name for phase in self._schedule.phases]
+            events = gather_events(self._comm, self._waiter, self._traces[median_place(ours.seconds)], names)
         return replace(
             report_for("mpi", self._schedule, self._request, mine.wrong),
             schedule=mine,
             mpi_allreduce=native,
             speedup=native.seconds / mine.seconds if mine.seconds > 0 else None,
+            events=events,
             hosts=self._hosts,
             library=MPI.Get_library_version().strip("\0").splitlines()[0].strip(),
             clock_error=self._clock.error,
         )
+
+
+def _on_time(events: tuple[RunEvent, ...], arrival: float, first: float) -> list[RunEvent]:
+    """One rank's events on the clock of a trace, on which the first rank arrives at 0; with its absence."""
+    moved = [replace(e, start=max(0.0, e.start - first), end=max(0.0, e.end - first)) for e in events]
+    if arrival <= first or not events:
+        return moved
+    return [RunEvent(events[0].rank, "absent", 0.0, arrival - first), *moved]
 
 
 def main(folder: Path) -> int:

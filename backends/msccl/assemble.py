@@ -13,10 +13,15 @@ PEERS_A_CHANNEL = 32
 
 @dataclass(frozen=True, slots=True)
 class Assembly:
-    """The rank programs of one lowered schedule, and how many channels they use."""
+    """The rank programs of one lowered schedule, and for every channel the number of its phase."""
 
     gpus: tuple[RankProgram, ...]
-    channels: int
+    phase_of: tuple[int, ...]
+
+    @property
+    def channels(self) -> int:
+        """How many channels there are."""
+        return len(self.phase_of)
 
 
 def assemble(drafts: list[RankDraft], chunks: int, instances: int) -> Assembly:
@@ -36,7 +41,7 @@ def assemble(drafts: list[RankDraft], chunks: int, instances: int) -> Assembly:
         keys = sorted(draft.blocks, key=lambda key: (key.phase, key.lane, key.direction != "send", key.peer))
         on = {key: channel[_place(rank, key, ranks)] for key in keys}
         gpus.append(_rank_program(rank, draft, keys, on, _Shape(chunks, len(places), instances)))
-    return Assembly(tuple(gpus), len(places) * instances)
+    return Assembly(tuple(gpus), tuple(phase for phase, _, _ in places) * instances)
 
 
 @dataclass(frozen=True, slots=True)

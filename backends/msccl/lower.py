@@ -7,7 +7,8 @@ read back -> executed in the runtime model -> the caller.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from ...schedules.errors import InfeasibleError, InvalidScheduleError
@@ -54,14 +55,30 @@ def lower(schedule: Schedule, options: LowerOptions | None = None) -> Lowered:
         InfeasibleError: it does not fit the runtime: names the limit and what would fit.
     """
     options = options or LowerOptions()
-    program = lower_program(require_valid(schedule), options)
+    program, phase_of = _fitting(require_valid(schedule), options)
+    report = verify(program)
+    if report.pre_phase is not None and not report.pre_phase.complete:
+        # Some of what a later phase does needs nobody who comes then, and waits in a block beside what does.
+        # A file cannot tell that from what is early, so it names no late rank; here the phases are known.
+        report = _verify_phases(schedule, program, phase_of)
+        program = replace(program, late=())
     text = write_program(program)
     if read_program(text, "the lowered program") != program:
         raise InvalidScheduleError("internal: the printed program reads back differently")
-    report = verify(program)
     if not report.ok:
         raise InvalidScheduleError(f"internal: the lowered program fails in the model: {report.summary()}")
     return Lowered(program, text, report)
+
+
+def _verify_phases(schedule: Schedule, program: Program, phase_of: Sequence[int]) -> ModelReport:
+    """The first phase that does not run to its end while those are absent who come after it, or the last."""
+    report = ModelReport()
+    for number in range(len(schedule.phases) - 1):
+        later = [channel for channel, phase in enumerate(phase_of) if phase > number]
+        report = verify(program, late=schedule.absent(number), later=later)
+        if not report.ok:
+            break
+    return report
 
 
 def lower_program(schedule: Schedule, options: LowerOptions) -> Program:
@@ -70,20 +87,27 @@ def lower_program(schedule: Schedule, options: LowerOptions) -> Program:
     Raises:
         InfeasibleError: the schedule does not fit the runtime's limits.
     """
+    return _fitting(schedule, options)[0]
+
+
+def _fitting(schedule: Schedule, options: LowerOptions) -> tuple[Program, tuple[int, ...]]:
+    """The program, and for every channel its phase."""
     profile = profile_named(options.runtime)
     failures: list[list[Violation]] = []
     # One block a peer and direction cannot deadlock whatever the sizes; with many ranks these are
     # too many blocks, and both directions of a peer share one.
     for paired in (False, True):
-        program = _program(schedule, options, profile, paired)
+        program, phase_of = _program(schedule, options, profile, paired)
         violations = check_program(program, options.runtime)
         if not violations:
-            return program
+            return program, phase_of
         failures.append(violations)
     raise _refusal(schedule, failures, profile)
 
 
-def _program(schedule: Schedule, options: LowerOptions, profile: Profile, paired: bool) -> Program:
+def _program(
+    schedule: Schedule, options: LowerOptions, profile: Profile, paired: bool
+) -> tuple[Program, tuple[int, ...]]:
     shape = EmitOptions(
         in_place=options.in_place,
         fused=options.fused,
@@ -92,7 +116,7 @@ def _program(schedule: Schedule, options: LowerOptions, profile: Profile, paired
         max_count=profile.largest_count,
     )
     assembly = assemble(emit(schedule, shape), schedule.chunks, options.instances)
-    return Program(
+    program = Program(
         name=options.name or algorithm_name(schedule),
         protocol=options.protocol,
         channels=assembly.channels,
@@ -107,6 +131,7 @@ def _program(schedule: Schedule, options: LowerOptions, profile: Profile, paired
         # A program that does nothing before the late ranks come is not made for them.
         late=schedule.late if any(len(phase) for phase in schedule.phases[:-1]) else (),
     )
+    return program, assembly.phase_of
 
 
 def _refusal(schedule: Schedule, failures: list[list[Violation]], profile: Profile) -> Exception:

@@ -157,11 +157,14 @@ def verify(
     slices: Sequence[int] = (1, 3),
     iterations: int = 2,
     seeds: Sequence[int] = (1,),
+    later: Collection[int] = (),
 ) -> ModelReport:
     """Checks a program in every way its file allows it to be called, in place or not.
 
     The late ranks (default: those the file names) are launched when nothing else can move; with each
     seed all ranks run at once in a random interleaving. `slices` are how many slices a chunk has.
+    What needs no late rank has to have run then, but for steps on the channels `later`: of phases that
+    are meant for later, although some of what they do could be done before.
 
     Raises:
         UsageError: a late rank that the program does not have, or nobody but late ranks.
@@ -178,20 +181,25 @@ def verify(
             code = load(program, mode)
         except InvalidScheduleError as error:
             return ModelReport(invalid=str(error))
-        report = _verify_code(report, code, late, _geometries(code, slices), iterations, (None, *seeds))
+        report = _verify_code(
+            report, code, (late, frozenset(later)), _geometries(code, slices), iterations, (None, *seeds)
+        )
     return report
 
 
 def _verify_code(
     report: ModelReport,
     code: Code,
-    late: frozenset[int],
+    absent: tuple[frozenset[int], frozenset[int]],
     geometries: Sequence[tuple[int, int]],
     iterations: int,
     seeds: Sequence[int | None],
 ) -> ModelReport:
     order = order_of(code)
-    early = frozenset(order.events[index].ref for index in early_events(order, late))
+    late, later = absent
+    gpus = code.program.gpus
+    refs = (order.events[index].ref for index in early_events(order, late))
+    early = frozenset(ref for ref in refs if gpus[ref.rank].blocks[ref.block].channel not in later)
     report = replace(
         report,
         races=tuple(dict.fromkeys((*report.races, *races(order)))),

@@ -12,7 +12,6 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 from ...schedules import MissingError, RunError, Schedule
@@ -23,6 +22,9 @@ from .toolchain import compiled, compute_capabilities, find_toolchain
 
 STARTUP_SECONDS = 60.0
 """What starting the ranks and connecting them may take, beside the run itself."""
+
+CONTENDERS = ("schedule", "ncclAllReduce", "p2p-ring")
+"""What the benchmark measures, each in every repetition; the last is a ring of the same messages."""
 
 _POLL_SECONDS = 0.02
 WRONG = 1
@@ -132,20 +134,24 @@ def _report(folder: Path, schedule: Schedule, request: RunRequest) -> RunReport:
     if not log.exists():
         raise RunError(f"the benchmark wrote no results: {_said(folder, 0) or 'it says nothing'}")
     records = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
-    rows = {record["algorithm"]: record for record in records if record["place"] == "in"}
-    missing = {"schedule", "p2p-ring", "ncclAllReduce"} - set(rows)
+    rows = {record["algorithm"] for record in records if record["place"] == "in"}
+    missing = set(CONTENDERS) - rows
     if missing:
         raise RunError(f"the benchmark ended early: no result for {', '.join(sorted(missing))}")
     wrong = sum(int(r["wrong"]) for r in records if r["algorithm"] == "schedule")
     report = report_for("nccl", schedule, request, wrong)
-    own = Timing.of(rows["schedule"]["seconds"], request.size, schedule.ranks, wrong, _beside(rows))
-    return replace(report, schedule=own, library=_library(records))
+    own, *others = (_timing(records, name, request, schedule) for name in CONTENDERS)
+    beside = dict(zip(CONTENDERS[1:], others, strict=True))
+    return replace(report, schedule=own, others=beside, library=_library(records))
 
 
-def _beside(rows: Mapping[str, Mapping[str, Any]]) -> str:
-    """What the others took in the same run, in words: a report has no columns of its own for them."""
-    ring, nccl = (median(rows[name]["seconds"]) * 1e6 for name in ("p2p-ring", "ncclAllReduce"))
-    return f"in place; in the same run ncclAllReduce: {nccl:.1f} us, ring of the same calls: {ring:.1f} us"
+def _timing(
+    records: Sequence[Mapping[str, Any]], name: str, request: RunRequest, schedule: Schedule
+) -> Timing:
+    """One contender's times in place, and its wrong elements in both places."""
+    own = {record["place"]: record for record in records if record["algorithm"] == name}
+    wrong = sum(int(record["wrong"]) for record in own.values())
+    return Timing.of(own["in"]["seconds"], request.size, schedule.ranks, wrong, "in place")
 
 
 def _library(records: Sequence[Mapping[str, Any]]) -> str:

@@ -14,6 +14,7 @@ from string import Template
 from ...schedules import InfeasibleError, Schedule, UsageError, require_valid
 from ...schedules.files import write_atomic
 from ...schedules.ir import Op, Phase
+from .scatter import scatter_owners
 
 MAX_TRANSFERS = 1 << 20
 """A table of more rows than this takes a compiler minutes and gigabytes."""
@@ -30,6 +31,7 @@ SOURCES = (
     "options.h",
     "data.h",
     "benchmark.cc",
+    "kernel_check.cc",
     "CMakeLists.txt",
 )
 """The files of a project that are the same for every schedule, in the order to read them."""
@@ -55,11 +57,12 @@ constexpr RoundEnd kRounds[] = {{
 
 constexpr const char* kPhases[] = {{{phases}}};
 constexpr int32_t kLate[] = {{{late}}};{none}
-
+{scatter}
 }}  // namespace
 
 const Schedule kSchedule = {{
     "{title}", {ranks}, {chunks}, kPhases, kLate, {late_count}, kTransfers, kRounds, {round_count},
+    {scatter_fields},
 }};
 
 }}  // namespace stragglar
@@ -121,6 +124,7 @@ def write_project(folder: str, schedule: Schedule) -> tuple[Path, ...]:
 def schedule_tables(schedule: Schedule) -> str:
     """The text of `schedule.cc`."""
     rounds = "".join(_round_ends(schedule))
+    scatter, fields = _scatter(schedule)
     return _TABLES.format(
         title=title(schedule),
         transfers="".join(line for phase in schedule.phases for line in _transfers(phase)),
@@ -132,7 +136,26 @@ def schedule_tables(schedule: Schedule) -> str:
         chunks=schedule.chunks,
         late_count=len(schedule.late),
         round_count=sum(len(phase) for phase in schedule.phases),
+        scatter=scatter,
+        scatter_fields=fields,
     )
+
+
+def _scatter(schedule: Schedule) -> tuple[str, str]:
+    """The tables of the ReduceScatter that a schedule begins with, and their places in it."""
+    found = scatter_owners(schedule)
+    if found is None:
+        return "// It does not begin with a ReduceScatter of some ranks, or that is more than one.\n", (
+            "nullptr, nullptr, 0"
+        )
+    early, owners = found
+    flags = ", ".join("true" if rank in early else "false" for rank in range(schedule.ranks))
+    lines = "\n".join(
+        f"    {', '.join(map(str, owners[low : low + 24]))}," for low in range(0, len(owners), 24)
+    )
+    text = "// Its first phase is a ReduceScatter: who takes part, and who gets each chunk.\n"
+    text += f"constexpr bool kEarly[] = {{{flags}}};\nconstexpr int32_t kOwners[] = {{\n{lines}\n}};\n"
+    return text, f"kOwners, kEarly, {len(schedule.phases[0])}"
 
 
 def _transfers(phase: Phase) -> Iterator[str]:

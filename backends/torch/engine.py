@@ -19,10 +19,11 @@ import torch.distributed as dist
 
 from ...schedules import StragglarError, UsageError
 from . import reductions
-from .blame import Blame
-from .board import Board
+from .blame import Blame, Lookout, Progress
+from .board import Board, Late
 from .executor import Executor
-from .plans import Chooser, Plans
+from .plans import Choice, Chooser, Plans
+from .shared_board import SharedBoard, make_board
 
 _LOOK_UP = timedelta(seconds=0.25)
 
@@ -34,21 +35,28 @@ class Settings:
     """How calls are treated.
 
     Attributes:
-        mode: `eager`: the first n - 1 arrivals fix who is late; `static`: the rank that the schedule
-            names is; `off`: the ordinary all_reduce, always.
-        threshold: eager: seconds by which the last rank must come after the others to count as late.
+        mode: `eager`: the first arrivals fix who is late; `static`: those that the schedule names are;
+            `off`: the ordinary all_reduce, always.
+        threshold: eager: seconds by which the last ranks must come after the others to count as late;
+            None: what the plan says, which for a schedule given by hand is 0.
         timeout: seconds that one message, or the wait for a decision, may take.
+        late_ranks: eager: so many may be late together; the first n - late_ranks arrivals fix them.
+        shared_memory: eager: decide in shared memory where all ranks share it; else in the store.
     """
 
     mode: Mode = "eager"
-    threshold: float = 0.0
+    threshold: float | None = None
     timeout: float = 60.0
+    late_ranks: int = 1
+    shared_memory: bool = True
 
     def __post_init__(self) -> None:
         if self.mode not in ("eager", "static", "off"):
             raise UsageError(f"mode {self.mode!r} is not known: use eager, static or off")
-        if not 0 <= self.threshold < float("inf") or not 0 < self.timeout < float("inf"):
+        if not 0 <= (self.threshold or 0.0) < float("inf") or not 0 < self.timeout < float("inf"):
             raise UsageError("the threshold must be 0 or more seconds, and the timeout above 0")
+        if self.late_ranks < 1:
+            raise UsageError(f"at least one rank may be late, not {self.late_ranks}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +70,10 @@ class _Job:
 
 @dataclass(slots=True)
 class Counts:
-    """How often what was done: calls by late rank (-1: nobody was late, or nobody was asked)."""
+    """How often what was done: calls by late rank (-1: nobody was late, or nobody was asked).
+
+    A call with several late ranks counts for each of them.
+    """
 
     late: dict[int, int]
 
@@ -73,7 +84,7 @@ class Engine:
     Args:
         group: a process group on which nothing else runs.
         store: a store for this group alone.
-        choose: bytes -> schedule.
+        choose: bytes -> what to do.
         settings: how calls are treated.
     """
 
@@ -84,16 +95,35 @@ class Engine:
         rank, self._ranks = group.rank(), group.size()
         # A waiting store keeps its connection to itself: the thread has one of its own.
         store = store.clone() if hasattr(store, "clone") else store
-        self._blame = Blame(store, rank, self._ranks)
+        self._store, self._rank, self._progress = store, rank, Progress()
+        self._blame = Blame(store, rank, self._ranks, self._progress)
         self._executor = Executor(group, self._blame, settings.timeout)
-        self._plans = Plans(choose, rank, self._ranks, store, self._blame)
-        self._board = Board(store, rank, self._ranks, settings.threshold, settings.timeout)
+        eager = settings.mode == "eager" and self._ranks > 1
+        late_ranks = min(settings.late_ranks, self._ranks - 1) if eager else 0
+        self._plans = Plans(choose, rank, self._ranks, late_ranks, store, self._blame)
+        self._board: Board | None = self._meet(late_ranks) if eager else None
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._failed: Exception | None = None
-        self._late: int | None = None
+        self._late: Late = ()
+        self._undecided, self._closed = True, False
+        self._lookout: Lookout | None = None
         self._streams: dict[torch.device, Any] = {}
         self.counts = Counts({})
+
+    @property
+    def decides_in_shared_memory(self) -> bool:
+        """Whether the ranks have found each other in the memory of one host."""
+        return isinstance(self._board, SharedBoard)
+
+    def _meet(self, late_ranks: int) -> Board:
+        limit, shared = self._settings.timeout, self._settings.shared_memory
+        try:
+            return make_board(
+                self._store, self._rank, self._ranks, late_ranks, limit, self._blame.called, shared
+            )
+        except RuntimeError as error:
+            raise self._blame.somebody("the start of the group", error) from error
 
     def submit(self, tensor: torch.Tensor, op: object = "SUM", fresh: bool = True) -> torch.futures.Future:
         """Begins an all_reduce of `tensor`, in place; all ranks must submit the same ones in the same order.
@@ -101,14 +131,17 @@ class Engine:
         Args:
             tensor: dense, any type, shape and strides; on the CPU or a GPU.
             op: a `dist.ReduceOp` or its name.
-            fresh: eager: decide anew who is late; else the last decision is used again.
+            fresh: eager: who is late is decided anew, in this call or, where it takes the ordinary
+                all_reduce, in the next one that does not; else the last decision is used again.
 
         Returns:
             A future of the tensor. Where a rank fails, waiting raises `RuntimeError` that names it.
 
         Raises:
-            UsageError: a tensor or an operation that cannot be reduced.
+            UsageError: a tensor or an operation that cannot be reduced, or the engine is closed.
         """
+        if self._closed:
+            raise UsageError("the state is closed: nothing can be reduced any more")
         name = reductions.op_name(op)
         if tensor.layout != torch.strided or tensor.device.type not in ("cpu", "cuda"):
             raise UsageError(f"only dense tensors on CPU or GPU can be reduced, not {tensor.layout}")
@@ -120,19 +153,28 @@ class Engine:
         if self._thread is None:  # late, so that a process may fork after making an engine
             self._thread = threading.Thread(target=self._work, name="stragglar", daemon=True)
             self._thread.start()
+            store = self._store
+            store = store.clone() if hasattr(store, "clone") else store
+            self._lookout = Lookout(store, self._rank, self._progress)
         return future.then(_outcome)
 
     def close(self) -> None:
-        """Ends the thread after the calls that were begun."""
+        """Ends the threads after the calls that were begun."""
         if self._thread is not None:
             self._jobs.put(None)
             self._thread.join(self._settings.timeout)
             self._thread = None
+        if self._lookout is not None:
+            self._lookout.close()
+        if self._board is not None:
+            self._board.close()
+        self._closed = True
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
             result: object = job.tensor
             with self._stream(job):
+                self._progress.begun, self._progress.busy = self._progress.begun + 1, True
                 try:
                     if self._failed is not None:
                         raise self._failed  # messages no longer belong together
@@ -140,6 +182,7 @@ class Engine:
                 except Exception as error:
                     self._failed = error
                     result = error
+                self._progress.busy = False
                 job.future.set_result(result)
 
     def _stream(self, job: _Job) -> contextlib.AbstractContextManager[object]:
@@ -166,32 +209,38 @@ class Engine:
                 real.copy_(flat.view(real.shape))
 
     def _reduce(self, job: _Job, flat: torch.Tensor) -> None:
-        schedule = self._plans.choice(flat.numel() * flat.element_size())
-        if schedule is None or self._settings.mode == "off" or self._ranks == 1:
+        choice = self._plans.choice(flat.numel() * flat.element_size())
+        if self._settings.mode == "off" or self._ranks == 1:
+            choice = None
+        self._undecided = self._undecided or job.fresh
+        if choice is None:  # no decision: this call waits for the late ranks, who are not late after it
             self._ordinary(flat, job.op)
-        elif self._settings.mode == "static" or not schedule.late:
-            self._scheduled(None, flat, job.op)
+            return
+        if self._board is None or not choice.schedules[0].late:
+            self._scheduled(choice, (), flat, job.op)
+            return
+        if self._undecided:
+            self._late, self._undecided = self._decide(job, self._board, choice), False
+        if self._late or not reductions.native(job.op, flat):
+            self._scheduled(choice, self._late or choice.schedules[0].late, flat, job.op)
         else:
-            if job.fresh:
-                self._late = self._decide(job)
-            if self._late is None and reductions.native(job.op, flat):
-                self._ordinary(flat, job.op)
-            else:
-                self._scheduled(self._late, flat, job.op)
+            self._ordinary(flat, job.op)
 
-    def _decide(self, job: _Job) -> int | None:
+    def _decide(self, job: _Job, board: Board, choice: Choice) -> Late:
         if job.ready is not None:
             job.ready.synchronize()  # a GPU's rank is here when its data is
+        threshold = self._settings.threshold
+        if threshold is None:
+            threshold = choice.threshold
         try:
-            return self._board.arrive()
+            return board.arrive(threshold)
         except RuntimeError as error:
             raise self._blame.somebody("the wait for the first arrivals", error) from error
 
-    def _scheduled(self, late: int | None, flat: torch.Tensor, op: str) -> None:
-        rounds = self._plans.plan(late, flat, op).rounds
-        assert rounds is not None
-        self._executor.run(flat, rounds, op)
-        self._count(-1 if late is None else late)
+    def _scheduled(self, choice: Choice, late: Late, flat: torch.Tensor, op: str) -> None:
+        self._executor.run(flat, self._plans.rounds(late, flat, op), op)
+        for rank in late or (-1,):
+            self._count(rank)
 
     def _ordinary(self, flat: torch.Tensor, op: str) -> None:
         options = dist.AllreduceOptions()

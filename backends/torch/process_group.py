@@ -10,18 +10,20 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from ...schedules import Schedule
+from ...schedules import Link, Schedule, UsageError
 from .engine import Engine, Mode, Settings
+from .planned import Planner, link_for
+from .plans import Choice
 
 NAME = "stragglar"
 
-Planner = Callable[[int, int], Schedule | None]
-"""Ranks of a group and bytes of a buffer -> schedule; None: the ordinary all_reduce. On all ranks alike."""
+GroupChooser = Callable[[int, int], Schedule | Choice | None]
+"""Ranks of a group and bytes of a buffer -> what to do; None: the ordinary all_reduce. On all ranks alike."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Registered:
-    planner: Planner
+    choose: GroupChooser
     settings: Settings
 
 
@@ -30,42 +32,77 @@ _registered: list[_Registered] = []
 
 
 def register(
-    planner: Planner, *, mode: Mode = "eager", threshold: float = 0.0, timeout: float = 60.0
+    choose: GroupChooser | None = None,
+    *,
+    mode: Mode = "eager",
+    threshold: float | None = None,
+    timeout: float = 60.0,
+    late_ranks: int = 1,
+    link: Link | str | None = None,
+    shared_memory: bool = True,
 ) -> None:
     """Makes `dist.init_process_group("stragglar")` and `dist.new_group(backend="stragglar")` possible.
 
     May be called again: groups made from then on use the new values.
 
     Args:
-        planner: ranks and bytes -> schedule; groups of any size may be made.
+        choose: ranks and bytes -> schedule; groups of any size may be made. None: planned (`Planner`).
         mode: `eager`: who is late is decided in every call; `static`: as the schedule says; `off`.
-        threshold: eager: seconds by which the last rank must come after the others to count as late.
+        threshold: eager: seconds by which the last rank must come after the others to count as late; None:
+            as planned, and 0 for schedules that were given.
         timeout: seconds that one message may take.
+        late_ranks: eager: so many ranks may be late together.
+        link: alpha and bandwidth to plan with, or a profile file; None: defaults (`link_for`).
+        shared_memory: whether ranks of one host may decide in shared memory.
 
     Raises:
         UsageError: settings out of range.
     """
-    _registered.append(_Registered(planner, Settings(mode, threshold, timeout)))
+    settings = Settings(mode, threshold, timeout, late_ranks, shared_memory)
+    if choose is None:
+        if mode == "static":
+            raise UsageError("static mode needs to know who is late: give what chooses a schedule")
+        choose = _Planned(link, late_ranks)
+    elif link is not None:
+        raise UsageError("a link is for planning: give one, or what chooses schedules")
+    _registered.append(_Registered(choose, settings))
     if not hasattr(dist.Backend, NAME.upper()):
         dist.Backend.register_backend(NAME, _create, devices=["cpu", "cuda"])
+
+
+class _Planned:
+    """Plans for groups of any number of ranks."""
+
+    def __init__(self, link: Link | str | None, late_ranks: int) -> None:
+        backend = "nccl" if torch.cuda.is_available() and dist.is_nccl_available() else "gloo"
+        self._link, self._late_ranks = link_for(backend, link), late_ranks
+        self._planners: dict[int, Planner] = {}
+
+    def __call__(self, ranks: int, nbytes: int) -> Choice | None:
+        if ranks not in self._planners:
+            late_ranks = min(self._late_ranks, ranks - 1)
+            self._planners[ranks] = Planner(ranks, self._link, late_ranks=late_ranks)
+        return self._planners[ranks](nbytes)
 
 
 def _create(store: dist.Store, rank: int, size: int, timeout: timedelta) -> StragglarProcessGroup:
     return StragglarProcessGroup(store, rank, size, timeout, _registered[-1])
 
 
-def _add_backends(group: dist.ProcessGroup, store: dist.Store, timeout: timedelta) -> None:
-    """Gives a group gloo for CPU tensors, and NCCL for those on GPUs where there are any."""
-    rank, size, kinds = group.rank(), group.size(), dist.ProcessGroup.BackendType
+def _add_backends(store: dist.Store, timeout: timedelta, *groups: dist.ProcessGroup) -> None:
+    """Gives groups of the same ranks gloo for CPU tensors, and NCCL for those on GPUs where there are any."""
+    rank, size, kinds = groups[0].rank(), groups[0].size(), dist.ProcessGroup.BackendType
     gloo = dist.ProcessGroupGloo(dist.PrefixStore("cpu", store), rank, size, timeout)
-    group._register_backend(torch.device("cpu"), kinds.GLOO, gloo)
-    group._set_default_backend(kinds.GLOO)
+    for group in groups:
+        group._register_backend(torch.device("cpu"), kinds.GLOO, gloo)
+        group._set_default_backend(kinds.GLOO)
     if torch.cuda.is_available() and dist.is_nccl_available():
         options = dist.ProcessGroupNCCL.Options()
         options._timeout = timeout
         nccl = dist.ProcessGroupNCCL(dist.PrefixStore("cuda", store), rank, size, options)
-        group._register_backend(torch.device("cuda"), kinds.NCCL, nccl)
-        group._set_default_backend(kinds.NCCL)
+        for group in groups:
+            group._register_backend(torch.device("cuda"), kinds.NCCL, nccl)
+            group._set_default_backend(kinds.NCCL)
 
 
 class FutureWork(dist.Work):  # type: ignore[misc]
@@ -101,14 +138,14 @@ class StragglarProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
         self, store: dist.Store, rank: int, size: int, timeout: timedelta, registered: _Registered
     ) -> None:
         super().__init__(rank, size)
-        _add_backends(self, dist.PrefixStore("plain", store), timeout)
-        own = dist.ProcessGroup(store, rank, size)
-        _add_backends(own, dist.PrefixStore("own", store), timeout)
-        planner = registered.planner
+        self._plain, own = dist.ProcessGroup(store, rank, size), dist.ProcessGroup(store, rank, size)
+        _add_backends(dist.PrefixStore("plain", store), timeout, self, self._plain)
+        _add_backends(dist.PrefixStore("own", store), timeout, own)
+        choose = registered.choose
         self._engine = Engine(
             own,
             dist.PrefixStore("engine", store),
-            lambda nbytes: planner(size, nbytes) if size > 1 else None,
+            lambda nbytes: choose(size, nbytes) if size > 1 else None,
             registered.settings,
         )
 
@@ -118,6 +155,27 @@ class StragglarProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
         (tensor,) = tensors
         future = self._engine.submit(tensor, op)
         return FutureWork(future.then(lambda done: [done.value()]))
+
+    # These three are passed on by hand. Where a subclass in Python has none of its own, torch calls the
+    # group's backend while it holds the interpreter's lock (PyProcessGroup.hpp), and deadlocks with a thread
+    # of gloo that waits for it to free a tensor. `_plain` has the same backends and no Python.
+
+    def all_gather_single_coalesced(self, outputs: Any, inputs: Any, *options: Any) -> dist.Work:  # noqa: ANN401
+        """The backend's own; what functional collectives and DTensor gather with."""
+        return self._plain.allgather_into_tensor_coalesced(outputs, inputs, *options)
+
+    def reduce_scatter_single_coalesced(self, outputs: Any, inputs: Any, *options: Any) -> dist.Work:  # noqa: ANN401
+        """The backend's own."""
+        return self._plain.reduce_scatter_tensor_coalesced(outputs, inputs, *options)
+
+    def all_to_all_single(self, *arguments: Any) -> dist.Work:  # noqa: ANN401
+        """The backend's own."""
+        return self._plain.alltoall_base(*arguments)
+
+    # As torch called them before.
+    allgather_into_tensor_coalesced = all_gather_single_coalesced
+    reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
+    alltoall_base = all_to_all_single
 
     @property
     def late_counts(self) -> dict[int, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -30,6 +31,7 @@ class Analysis:
         order: what comes before what; None where the program cannot be loaded.
         critical: the sending steps on the longest chain of messages.
         findings: everything that is wrong, a line each.
+        spots: for every finding the (rank, block, step) it is about, -1 where it names none.
         places: (rank, block, step) -> what is wrong there; -1 stands for a block or step not named.
         cycle: thread blocks (rank, id) of which each waits for the next.
         report: the runtime model's; None where rules are broken, as such a program is not executed.
@@ -40,6 +42,7 @@ class Analysis:
     order: Order | None
     critical: tuple[StepRef, ...]
     findings: list[str]
+    spots: list[tuple[int, int, int]]
     places: dict[tuple[int, int, int], str]
     cycle: tuple[tuple[int, int], ...]
     report: ModelReport | None
@@ -55,26 +58,37 @@ def analyse(data: bytes, name: str, late: Sequence[int] = (), runtime: str = "po
     program = read_program(data, name)
     absent = tuple(sorted(late or program.late))
     places: dict[tuple[int, int, int], str] = {}
-    findings = []
+    findings: list[str] = []
+    spots: list[tuple[int, int, int]] = []
     for v in check_text(data, runtime, name):
         findings.append(str(v))
+        rank, block, step = (-1 if part is None else part for part in (v.rank, v.block, v.step))
+        spots.append((rank, block, step))
         if v.rank is not None:
-            place = (v.rank, -1 if v.block is None else v.block, -1 if v.step is None else v.step)
-            places.setdefault(place, str(v))
+            places.setdefault(spots[-1], str(v))
     try:
         order = order_of(load(program, program.in_place))
     except InvalidScheduleError as error:
         findings = findings or [str(error)]
-        return Analysis(program, absent, None, (), findings, places, (), None)
+        spots = spots or [_spot(str(error))]
+        return Analysis(program, absent, None, (), findings, spots, places, (), None)
     report = verify(program, late=absent)
     findings += report.findings()
+    spots += map(_spot, report.findings())
     for race in report.races:
         places.setdefault(race.first, f"race: {race}")
         places.setdefault(race.second, f"race: {race}")
     for stopped in report.deadlock.waiting if report.deadlock else ():
         places.setdefault(stopped.ref, f"deadlock: {stopped}")
     cycle = report.deadlock.cycle if report.deadlock else ()
-    return Analysis(program, absent, order, longest_chain(order), findings, places, cycle, report)
+    return Analysis(program, absent, order, longest_chain(order), findings, spots, places, cycle, report)
+
+
+def _spot(line: str) -> tuple[int, int, int]:
+    """The first place that a line of the runtime model names."""
+    found = re.search(r"\brank (\d+)(?: tb (\d+)(?: step (\d+))?)?", line)
+    rank, block, step = found.groups() if found else (None, None, None)
+    return int(rank or -1), int(block or -1), int(step or -1)
 
 
 def program_data(found: Analysis) -> dict[str, Any]:
@@ -90,9 +104,10 @@ def program_data(found: Analysis) -> dict[str, Any]:
         "late": list(found.late),
         "inPlace": program.in_place,
         "blocks": [_block(gpu.rank, block, columns) for gpu in program.gpus for block in gpu.blocks],
-        "messages": _messages(found.order),
+        "messages": [[*here, *there] for here, there in message_pairs(found.order)],
         "critical": [list(ref) for ref in found.critical],
         "findings": [plain(line, 400) for line in found.findings[:MOST_LINES]],
+        "spots": [list(spot) for spot in found.spots[:MOST_LINES]],
         "total": len(found.findings),
         "places": [[*place, plain(text, 400)] for place, text in places.items()],
         "cycle": [list(one) for one in found.cycle],
@@ -171,15 +186,15 @@ def _nops(program: Program) -> dict[StepRef, list[StepRef]]:
     return found
 
 
-def _messages(order: Order | None) -> list[list[int]]:
-    """Pairs of steps, the k-th send and the k-th receive of every connection."""
+def message_pairs(order: Order | None) -> list[tuple[StepRef, StepRef]]:
+    """Steps that send and receive a message: the k-th send and the k-th receive of a connection."""
     if order is None:
         return []
-    pairs = []
+    pairs: list[tuple[StepRef, StepRef]] = []
     for link, sender in order.code.senders.items():
         receiver = order.code.receivers.get(link)
         if receiver is not None:
             outgoing = [t.ref for t in sender.transfers if t.sends]
             incoming = [t.ref for t in receiver.transfers if t.receives]
-            pairs += [[*a, *b] for a, b in zip(outgoing, incoming, strict=False)]
+            pairs += zip(outgoing, incoming, strict=False)
     return pairs

@@ -9,7 +9,7 @@ from ...schedules.errors import UsageError
 from ...schedules.ir import SRC
 from ...schedules.svg_paper import plain
 
-MOST_TRANSFERS = 500_000
+MOST_TRANSFERS = 1 << 20
 MOST_WORDS = 1 << 24
 """Most 32-bit words in which the page keeps who has contributed to what."""
 

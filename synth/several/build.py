@@ -11,6 +11,7 @@ from ..merge import merge_rounds, ring_of_three
 from .pack import Knobs, pack
 from .ring import ring_all_reduce
 from .rounds import SRC, IntArray, SeveralRounds
+from .trees import Sources
 from .verify import check_several_rounds
 
 MAX_TRIES = 48
@@ -90,19 +91,47 @@ def _one_late(early: int, chunks: int) -> list[IntArray]:
 
 def _searched(early: int, late: int, owners: IntArray) -> list[IntArray]:
     ranks, chunks = early + late, len(owners)
-    bound = bounds.post_rounds(ranks, chunks, late)
-    # No limit at first: every round moves something, so any number of rounds over this is impossible.
-    limit, best = 2 * ranks * chunks + 2, list[IntArray]()
+    first: list[IntArray] = []
     if early == 1:
-        best = ring_all_reduce(ranks, chunks)
-        limit = len(best)
+        first = ring_all_reduce(ranks, chunks)
+    sources = [(owner, *range(early, ranks)) for owner in owners.tolist()]
+    return packed_rounds(ranks, sources, first)
+
+
+def packed_rounds(ranks: int, sources: Sources, first: list[IntArray] | None = None) -> list[IntArray]:
+    """Rounds that complete every chunk on every rank, for parts that lie anywhere; the fewest found.
+
+    Args:
+        ranks: n.
+        sources: for every chunk the ranks that hold a part of it, together all n contributions; see
+            `trees.py`. Earlier chunks are served first.
+        first: rounds known already, to be returned if no shorter ones are found.
+
+    Returns:
+        One (t, 4) array a round, columns src, dst, chunk, adds. Equal arguments give equal rounds.
+    """
+    chunks, bound = len(sources), packing_bound(ranks, sources)
+    # No limit at first: every round moves something, so any number of rounds over this is impossible.
+    limit, best = (len(first), first) if first else (2 * ranks * chunks + 2, list[IntArray]())
     for knobs in _tries(ranks, chunks):
-        if limit == bound:
+        if limit <= bound:
             break
-        found = pack(early, late, owners, knobs, limit)
+        found = pack(ranks, sources, knobs, limit)
         if found is not None:
             limit, best = len(found), found
     return best
+
+
+def packing_bound(ranks: int, sources: Sources) -> int:
+    """Fewest rounds for parts that lie so: by transfers over n ports, and by the rank with most parts.
+
+    A chunk with p > 1 parts needs n - 2 + p transfers; a rank sends each of its parts, and after the last of
+    them left it, its holders double from two.
+    """
+    transfers = sum(ranks - 2 + len(nodes) for nodes in sources)
+    held = np.bincount([rank for nodes in sources for rank in nodes], minlength=ranks)
+    full = int((held == len(sources)).any())  # such a rank is no finished chunk's only holder
+    return max(-(-transfers // ranks), full * (len(sources) + bounds.ceil_log2(ranks) - 1))
 
 
 def _tries(ranks: int, chunks: int) -> Iterator[Knobs]:

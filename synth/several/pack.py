@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from .matching import best_matching
 from .rounds import BoolArray, IntArray
-from .trees import merge_trees
+from .trees import Sources, merge_trees
 
 Weights = NDArray[np.float64]
 
@@ -54,16 +54,18 @@ class Knobs:
 class _State:
     """What every rank holds, and what remains to be done."""
 
-    def __init__(self, early: int, late: int, owners: IntArray, parents: IntArray) -> None:
-        ranks, chunks = early + late, len(owners)
+    def __init__(self, ranks: int, sources: Sources) -> None:
+        parents, chunks = merge_trees(ranks, sources), len(sources)
+        roots = np.array([nodes[0] for nodes in sources])
         self.parents, self.chunks = parents, chunks
         self.children = np.zeros((chunks, ranks), dtype=np.int64)
         where, child = np.nonzero(parents >= 0)
         np.add.at(self.children, (where, parents[where, child]), 1)
         self.complete = np.zeros((ranks, chunks), dtype=np.bool_)
-        self.sums = np.full(chunks, late + 1)  # unmerged sums of a chunk
-        self.unsent = parents >= 0  # (chunk, late rank): has a sum to give to its parent
-        self.remaining = chunks - np.bincount(owners, minlength=ranks) + self.children.sum(axis=0)
+        self.sums = np.array([len(nodes) for nodes in sources])  # unmerged sums of a chunk
+        self.complete[roots[self.sums == 1], np.flatnonzero(self.sums == 1)] = True
+        self.unsent = parents >= 0  # (chunk, rank): has a sum to give to its parent
+        self.remaining = chunks - np.bincount(roots, minlength=ranks) + self.children.sum(axis=0)
 
     def apply(self, rows: IntArray) -> None:
         """Carries a round out. Of two sums either may go to the other, or both: whoever adds is complete."""
@@ -85,13 +87,19 @@ class _State:
                 self.sums[chunk] -= 1
 
 
-def pack(early: int, late: int, owners: IntArray, knobs: Knobs, limit: int) -> list[IntArray] | None:
+def pack(ranks: int, sources: Sources, knobs: Knobs, limit: int) -> list[IntArray] | None:
     """The rounds for chunks in the order of their turns, as rows (src, dst, chunk, adds).
+
+    Args:
+        ranks: n.
+        sources: for every chunk the ranks that hold a part of it, see `trees.py`.
+        knobs: the weights.
+        limit: give up where that many rounds are not undercut.
 
     Returns:
         The rounds; None as soon as they would be `limit` or more.
     """
-    state = _State(early, late, owners, merge_trees(early, late, owners))
+    state = _State(ranks, sources)
     chance = np.random.default_rng(knobs.seed)
     rounds: list[IntArray] = []
     while not state.complete.all():

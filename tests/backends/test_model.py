@@ -11,7 +11,9 @@ from stragglar.backends.elements import (
     chunk_bounds,
     expected,
     expected_of,
+    finish,
     numpy_dtype,
+    prepare,
     rank_input,
 )
 from stragglar.backends.model import run_model
@@ -142,17 +144,21 @@ def test_chunks_cover_the_buffer(count, chunks):
 def test_the_check_accepts_any_order_and_refuses_a_missing_or_changed_part(dtype, op, ranks):
     inputs = [rank_input(r, ranks, 501, dtype, op, seed=3) for r in range(ranks)]
     right = expected(ranks, 501, dtype, op, seed=3)
+    for data in inputs:
+        prepare(op, data, ranks)
     for order in (inputs, inputs[::-1]):
         result = order[0].copy()
         for data in order[1:]:
             OPS[op](result, data, out=result)
+        finish(op, result, ranks)
         assert np.isfinite(result.astype(np.float64)).all()
         assert right.wrong(result) == 0
     assert right.wrong(np.roll(result, 1)) > 100
-    if op in ("sum", "prod") and ranks == 8:
+    if op in ("sum", "prod", "avg") and ranks == 8:
         short = inputs[0].copy()
         for data in inputs[1:-1]:
             OPS[op](short, data, out=short)
+        finish(op, short, ranks)
         assert right.wrong(short) > 400
 
 
@@ -206,7 +212,7 @@ def test_a_schedule_that_is_no_allreduce_is_not_run():
         ({"bytes": 3}, "at least one f32 element, not 3 bytes"),
         ({"count": 0}, "at least one f32 element"),
         ({"count": 1, "dtype": "u8"}, "'u8' is not known"),
-        ({"count": 1, "op": "avg"}, "'avg' is not known"),
+        ({"count": 1, "op": "mean"}, "'mean' is not known"),
         ({"count": 1, "late_by": -1.0}, "delays must be"),
         ({"count": 1, "late_by": float("nan")}, "delays must be"),
         ({"count": 1, "repeat": 0}, "repeat"),

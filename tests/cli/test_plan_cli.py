@@ -95,6 +95,46 @@ def test_a_trace_without_a_habit_keeps_a_baseline(cli):
     assert report["expected_post_seconds"] <= min(report["baselines"].values()) * (1 + 1e-12)
 
 
+def test_a_plan_for_one_arrival_of_each_rank(cli):
+    come = ["plan", "--arrivals", "0,0,0,0,0,9ms,0,8ms", "--bytes", "1GiB"]
+    code, out, _ = cli(*come, "--json", "-o", "s.json")
+    report = json.loads(out)
+    assert code == 0 and report["groups"] == [[7], [5]] and report["late"] == [5, 7]
+    keys = {"model", "ranks", "bytes", "family", "chunks", "split", "parameters", "rounds", "post_seconds"}
+    assert keys | {"bound_seconds", "baselines", "speedup_over_ring", "arrivals_seconds"} <= report.keys()
+    assert report["rounds"].keys() == {"pre", "arrival1", "post"}
+    assert report["bound_seconds"] <= report["post_seconds"] <= min(report["baselines"].values())
+    schedule = load_schedule("s.json")
+    assert schedule.arrivals == ((7,), (5,)) and validate(schedule).valid
+    text = cli(*come)[1]
+    assert "event simulation" in text and "late 7/5" in text and "bound" in text
+    assert cli(*come, "--json")[1] == out
+    # What the plan says can be asked for again.
+    named = report["parameters"]
+    again = ["synth", "-n", "8", "--arrival-groups", "7/5", "--chunks", named["chunks"], "-o", "t.json"]
+    assert cli(*again, *(["--before", named["before"]] if "before" in named else []))[0] == 0
+    assert Path("t.json").read_bytes() == Path("s.json").read_bytes()
+
+
+def test_a_vector_and_a_file_are_told_apart(cli):
+    save_trace(ArrivalTrace.of([[0.0, 0.0, 0.01]] * 4), "0,1ms.csv")
+    assert (
+        json.loads(cli("plan", "--arrivals", "0,1ms.csv", "--bytes", "1MiB", "--json")[1])["iterations"] == 4
+    )
+    assert "arrivals_seconds" in cli("plan", "--arrivals", "0, 1ms,1ms", "--bytes", "1MiB", "--json")[1]
+
+
+def test_a_trace_in_which_two_come_one_after_another(cli):
+    """Groups are planned for, which is better than to let six ranks wait for the seventh."""
+    save_trace(ArrivalTrace.of([[0.0] * 5 + [0.009, 0.0, 0.01]] * 8), "t.csv")
+    report = json.loads(cli("plan", "--arrivals", "t.csv", "--bytes", "1GiB", "--json", "-o", "s.json")[1])
+    assert report["late"] == sorted(rank for group in report["groups"] for rank in group)
+    assert report["groups"][-1] == [7]
+    single = json.loads(cli(*ONE, "--delay", "1ms", "--json")[1])
+    assert report["expected_post_seconds"] < 0.9 * single["post_seconds"]
+    assert load_schedule("s.json").late == tuple(report["late"])
+
+
 def test_tune(cli):
     code, _, err = cli(
         "tune", "-n", "8", "--late", "3", "--bytes", "1KiB..1GiB", "--delay", "0,5ms", "-o", "t.json"
@@ -115,6 +155,10 @@ def test_tune(cli):
         (["plan", "-n", "8", "--bytes", "1GiB", "--delay", "0..1ms/1"], "count"),
         (["plan", "-n", "8", "--bytes", "1GiB", "--late", "9"], "rank 9"),
         (["plan", "-n", "8", "--bytes", "1GiB", "--late", "1,2"], "one late rank"),
+        (["plan", "--bytes", "1GiB", "--arrivals", "0,5"], "has no unit"),
+        (["plan", "--bytes", "1KiB..1GiB", "--arrivals", "0,5ms"], "one size"),
+        (["plan", "--bytes", "1GiB", "--arrivals", "5ms"], "cannot read"),
+        (["plan", "-n", "2", "--bytes", "1GiB", "--arrivals", "0,5ms"], "--arrivals"),
         (["plan", "-n", "x", "--bytes", "1GiB"], "'x'"),
         (["plan", "-n", "8", "--bytes", "1KiB..1GiB", "-o", "s.json"], "one schedule"),
         (["plan", "-n", "8", "--bytes", "1GiB", "--plot", "p.svg"], "several"),

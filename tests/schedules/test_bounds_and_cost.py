@@ -132,7 +132,8 @@ def test_bandwidth_bound():
     assert bandwidth_bound(ring(8), GIB, PORT, 5.0) == pytest.approx(1.75 * one)
     assert bandwidth_bound(published(8), GIB, PORT, 0.0) == pytest.approx(1.75 * one)
     assert bandwidth_bound(published(8), GIB, PORT, 5.0) == pytest.approx(one)
-    assert bandwidth_bound(two_groups(), GIB, PORT, 0.0) == pytest.approx(one)
+    assert bandwidth_bound(two_groups(), GIB, PORT, 0.0) == pytest.approx(1.5 * one)
+    assert bandwidth_bound(two_groups(), GIB, PORT, 5.0) == pytest.approx(one)
 
 
 @pytest.mark.parametrize(

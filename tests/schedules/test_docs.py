@@ -32,13 +32,15 @@ def test_the_limits_of_the_format():
         assert str(limit) in text
 
 
-@pytest.mark.parametrize("name", ["post_rounds", "post_seconds_after_delay", "post_seconds_several"])
+@pytest.mark.parametrize(
+    "name", ["post_rounds", "post_seconds_after_delay", "post_seconds_several", "completion_seconds"]
+)
 def test_every_bound_has_its_proof(name):
     assert f"`{name}" in (DOCS / "bounds.md").read_text(encoding="utf-8")
     assert hasattr(import_module("stragglar.schedules.bounds"), name)
 
 
-@pytest.mark.parametrize("module", ["published", "reduce_scatter", "trace", "units"])
+@pytest.mark.parametrize("module", ["bounds", "published", "reduce_scatter", "trace", "units"])
 def test_examples_in_docstrings(module):
     failed, tried = doctest.testmod(import_module(f"stragglar.schedules.{module}"))
     assert tried and not failed

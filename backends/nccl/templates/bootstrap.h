@@ -13,11 +13,14 @@
 #endif
 
 #include <chrono>
+#include <climits>
+#include <condition_variable>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
-#include <initializer_list>
+#include <mutex>
 #include <string>
 #include <thread>
 
@@ -25,15 +28,64 @@
 
 namespace stragglar {
 
+// Ends the process with a message, unless it is gone in time. For calls of NCCL that wait on the host without an
+// end if another rank is missing: connecting, and taking things down after a failure.
+class Watchdog {
+ public:
+  Watchdog(const std::string& message, double seconds)
+      : thread_([this, message, seconds] {
+          std::unique_lock<std::mutex> lock(mutex_);
+          if (ended_.wait_for(lock, std::chrono::duration<double>(seconds), [this] { return over_; })) return;
+          std::fprintf(stderr, "%s\n", message.c_str());
+          std::fflush(nullptr);
+          std::_Exit(1);
+        }) {}
+  ~Watchdog() {
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      over_ = true;
+    }
+    ended_.notify_all();
+    thread_.join();
+  }
+  Watchdog(const Watchdog&) = delete;
+  Watchdog& operator=(const Watchdog&) = delete;
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable ended_;
+  bool over_ = false;
+  std::thread thread_;  // the last one: it uses the others
+};
+
 struct Place {
   int rank = -1, ranks = -1, local = -1;
 };
 
-// The first of these environment variables that is set, as a number; -1: none.
-inline int from_environment(std::initializer_list<const char*> names) {
-  for (const char* name : names)
-    if (const char* value = std::getenv(name)) return std::atoi(value);
-  return -1;
+// A number of 0 or more from an environment variable; -1: it is not set.
+inline int number_in_environment(const char* name) {
+  const char* text = std::getenv(name);
+  if (!text || !*text) return -1;
+  char* rest = nullptr;
+  const long value = std::strtol(text, &rest, 10);
+  if (*rest || value < 0 || value > INT_MAX)
+    throw Failure(std::string("the environment variable ") + name + " is not a number: " + text, 2);
+  return static_cast<int>(value);
+}
+
+// What the launcher says: torchrun, Open MPI, MPICH, Slurm. All from one of them: mpirun inside a Slurm job
+// sees the variables of both, and they differ.
+inline Place place_in_environment() {
+  constexpr const char* kNames[][3] = {
+      {"RANK", "WORLD_SIZE", "LOCAL_RANK"},
+      {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},
+      {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"},
+      {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"}};
+  for (const auto& [rank, ranks, local] : kNames) {
+    const Place place = {number_in_environment(rank), number_in_environment(ranks), number_in_environment(local)};
+    if (place.rank >= 0 && place.ranks > 0) return place;
+  }
+  return {};
 }
 
 // Completes what the command line says by what the launcher says.
@@ -45,13 +97,12 @@ inline Place find_place(Place given) {
   MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
   MPI_Comm_rank(node, &given.local);
   MPI_Comm_free(&node);
+#else
+  if ((given.rank < 0) != (given.ranks < 0)) throw Failure("--rank and --ranks belong together", 2);
+  if (given.rank < 0) given = place_in_environment();
+  if (given.local < 0) given.local = number_in_environment("LOCAL_RANK");
 #endif
-  if (given.rank < 0) given.rank = from_environment({"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"});
-  if (given.ranks < 0)
-    given.ranks = from_environment({"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"});
-  if (given.local < 0)
-    given.local = from_environment({"LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"});
-  if (given.rank < 0 || given.ranks < 0)
+  if (given.rank < 0)
     throw Failure("which rank is this? Start it with mpirun, srun or torchrun, or give --rank and --ranks", 2);
   if (given.rank >= given.ranks)
     throw Failure("rank " + std::to_string(given.rank) + " of " + std::to_string(given.ranks) + " does not exist", 2);
@@ -72,26 +123,46 @@ inline void take_device(const Place& place) {
   check(cudaSetDevice(local), "cudaSetDevice", where);
 }
 
+// What is in an id file. A file of another kind, or of a run of another size, is refused.
+struct IdFile {
+  char magic[16] = "stragglar id 1\n";
+  int32_t ranks = 0;
+  ncclUniqueId id;
+};
+
 // Rank 0 writes the id under another name and renames it, so that nobody reads half of it.
-inline void write_id(const std::string& file, const ncclUniqueId& id) {
+inline void write_id(const std::string& file, const ncclUniqueId& id, int ranks) {
   if (std::ifstream(file).good())
     throw Failure("rank 0: " + file + " exists: an earlier run's? Others may read it; take a new name", 2);
+  IdFile content;
+  content.ranks = ranks;
+  content.id = id;
   const std::string partial = file + ".partial";
   std::ofstream out(partial, std::ios::binary);
-  out.write(id.internal, sizeof id.internal);
+  out.write(reinterpret_cast<const char*>(&content), sizeof content);
   out.close();
-  if (!out || std::rename(partial.c_str(), file.c_str()) != 0) throw Failure("rank 0: cannot write " + file, 2);
+  if (out && std::rename(partial.c_str(), file.c_str()) == 0) return;
+  std::remove(partial.c_str());
+  throw Failure("rank 0: cannot write " + file, 2);
 }
 
 inline ncclUniqueId read_id(const std::string& file, const Place& place, double seconds) {
+  const std::string where = "rank " + std::to_string(place.rank) + ": ";
   const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
-  while (std::chrono::steady_clock::now() < until) {
-    ncclUniqueId id;
+  do {
+    IdFile content;
     std::ifstream in(file, std::ios::binary);
-    if (in.read(id.internal, sizeof id.internal)) return id;
+    if (in.read(reinterpret_cast<char*>(&content), sizeof content)) {
+      if (std::memcmp(content.magic, IdFile().magic, sizeof content.magic) != 0)
+        throw Failure(where + file + " is no id file of this program", 2);
+      if (content.ranks != place.ranks)
+        throw Failure(where + file + " is of a run of " + std::to_string(content.ranks) + " ranks, this one has " +
+                          std::to_string(place.ranks), 2);
+      return content.id;
+    }
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-  throw Failure("rank " + std::to_string(place.rank) + ": rank 0 did not write " + file + " in time");
+  } while (std::chrono::steady_clock::now() < until);
+  throw Failure(where + "rank 0 did not write " + file + " in time");
 }
 
 inline ncclUniqueId agree_on_id(const Place& place, const std::string& file, double seconds) {
@@ -105,7 +176,7 @@ inline ncclUniqueId agree_on_id(const Place& place, const std::string& file, dou
   if (place.ranks == 1) return id;
   if (file.empty()) throw Failure("--id-file FILE is needed: a new file that all ranks can see", 2);
   if (place.rank == 0) {
-    write_id(file, id);
+    write_id(file, id, place.ranks);
   } else {
     id = read_id(file, place, seconds);
   }
@@ -117,9 +188,15 @@ inline ncclUniqueId agree_on_id(const Place& place, const std::string& file, dou
 inline ncclComm_t connect(const Place& place, const std::string& file, double seconds) {
   const std::string where = "rank " + std::to_string(place.rank);
   const ncclUniqueId id = agree_on_id(place, file, seconds);
+  const std::string hint = file.empty() ? "" : ", or " + file + " is an earlier run's";
+  Watchdog watchdog(where + ": not connected in time: another rank is missing" + hint, seconds);
   ncclComm_t comm = nullptr;
-  check(ncclCommInitRank(&comm, place.ranks, id, place.rank), "ncclCommInitRank", where);
-  if (place.rank == 0 && !file.empty()) std::remove(file.c_str());  // everybody has read it
+  const ncclResult_t result = ncclCommInitRank(&comm, place.ranks, id, place.rank);
+#ifndef STRAGGLAR_MPI
+  // Everybody has read it, or there was nothing to read: no later run may find it.
+  if (place.rank == 0 && !file.empty()) std::remove(file.c_str());
+#endif
+  check(result, "ncclCommInitRank", where);
   return comm;
 }
 

@@ -1,5 +1,6 @@
-// Test data whose right result is known exactly: small integers, or powers of two for products, so that no
-// order of reducing them rounds. One wrong bit is then a wrong element.
+// Test data whose right result is known exactly: integers so small that no order of reducing them rounds, and so
+// large that the result fills the mantissa of its type. One wrong bit is then a wrong element, also the bits that
+// are lost where a type is reduced in a shorter one: no tolerance is needed.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -16,11 +17,11 @@ namespace stragglar {
 
 constexpr size_t kPeriod = 65521;  // data repeats after this many elements: a prime, no chunk lines up with it
 
-inline uint32_t scrambled(uint64_t x) {  // splitmix64
+inline uint64_t scrambled(uint64_t x) {  // splitmix64
   x += 0x9e3779b97f4a7c15u;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
   x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-  return static_cast<uint32_t>((x ^ (x >> 31)) >> 32);
+  return x ^ (x >> 31);
 }
 
 template <class T>
@@ -72,29 +73,71 @@ class TestData {
   }
 
   // How many elements of a result are not what they should be. A NaN is not.
-  size_t wrong(const std::vector<char>& result, size_t size) const {
-    const size_t count = result.size() / size;
-    std::vector<double> right;
-    for (size_t i = 0; i < std::min(count, kPeriod); ++i) right.push_back(this->right(i));
+  // rounds: the average was made with a rounded 1 / n, as NCCL does: an error of each operation is allowed.
+  size_t wrong(const std::vector<char>& result, size_t size, bool rounds = false) const {
+    const size_t count = result.size() / size, period = std::min(count, kPeriod);
+    const bool allowed = rounds && op_ == ncclAvg && !whole();
+    std::vector<double> right(period), error(period);
+    for (size_t i = 0; i < period; ++i) {
+      right[i] = this->right(i);
+      if (allowed) error[i] = std::ldexp(magnitude(i) * (1 + 1.0 / ranks_), -bits());
+    }
     size_t wrong = 0;
-    for (size_t i = 0; i < count; ++i) wrong += !(decode(&result[i * size], type_) == right[i % kPeriod]);
+    for (size_t i = 0; i < count; ++i)
+      wrong += !(std::fabs(decode(&result[i * size], type_) - right[i % kPeriod]) <= error[i % kPeriod]);
     return wrong;
   }
 
  private:
-  // bf16 has 8 bits: the sum of all absolute values stays within 256.
+  // Bits of a whole number that the type holds exactly: the mantissa, or less than the integer has, since `double`
+  // is what this file computes in and the check of an average divides.
+  int bits() const {
+    switch (type_) {
+      case ncclFloat16: return 11;
+      case ncclBfloat16: return 8;
+      case ncclFloat32: return 24;
+      case ncclInt32: return 30;
+      case ncclInt64: return 50;
+      default: return 53;
+    }
+  }
+
+  bool whole() const { return type_ == ncclInt32 || type_ == ncclInt64; }
+
   double element(int rank, size_t i) const {
     const size_t turn = (i + static_cast<size_t>(rank)) % static_cast<size_t>(ranks_);
-    const uint32_t random = scrambled((seed_ << 40) + i * 16384 + static_cast<uint64_t>(rank));
-    if (op_ == ncclProd) {  // 8 factors at most, so that halves have room
-      if (turn >= 8) return 1;
-      return type_ == ncclInt32 || type_ == ncclInt64 ? (random % 2 ? 2 : -1) : (random % 2 ? 2 : 0.5);
-    }
-    if (turn >= 256) return 0;
-    const int most = std::max(1, 256 / ranks_);
-    const int value = static_cast<int>(random % static_cast<uint32_t>(2 * most + 1)) - most;
-    if (op_ != ncclAvg) return value;
-    return ranks_ * (value > 0 ? 1 : value < 0 ? -1 : 0);  // an average of multiples of n is whole
+    const uint64_t random = scrambled((seed_ << 40) + i * 16384 + static_cast<uint64_t>(rank));
+    return op_ == ncclProd ? factor(turn, random) : summand(turn, random);
+  }
+
+  // 8 factors at most, so that halves have room: two of them share the mantissa, the others are powers of two.
+  double factor(size_t turn, uint64_t random) const {
+    if (turn >= 8) return 1;
+    const uint64_t most = (uint64_t{1} << (whole() ? (bits() - 6) / 2 : bits() / 2)) - 1;
+    if (turn < 2) return static_cast<double>(1 + random % most) * (random >> 63 ? 1 : -1);
+    return random % 2 ? 2 : whole() ? -1 : 0.5;
+  }
+
+  // The sum of all absolute values fits into the mantissa.
+  double summand(size_t turn, uint64_t random) const {
+    const uint64_t shared = op_ == ncclAvg ? static_cast<uint64_t>(ranks_) : 1;  // right() adds multiples of n
+    const uint64_t room = std::min(uint64_t{1} << bits(), (uint64_t{1} << 53) / shared);
+    if (turn >= room) return 0;
+    const uint64_t most = std::max<uint64_t>(1, room / static_cast<uint64_t>(ranks_));
+    const double value = static_cast<double>(random % (2 * most + 1)) - static_cast<double>(most);
+    if (op_ != ncclAvg || whole()) return value;
+    // A float is divided before it is summed, which is exact for a multiple of n, if the type has that multiple.
+    const double multiple = value * ranks_;
+    char kept[sizeof(double)];
+    encode(kept, multiple, type_);
+    return decode(kept, type_) == multiple ? multiple : 0;
+  }
+
+  // n times the sum of all absolute values of an average.
+  double magnitude(size_t i) const {
+    double total = 0;
+    for (int rank = 0; rank < ranks_; ++rank) total += std::fabs(element(rank, i));
+    return total;
   }
 
   double right(size_t i) const {
@@ -106,7 +149,8 @@ class TestData {
       else if (op_ == ncclMin) result = std::min(result, x);
       else result += x;
     }
-    return op_ == ncclAvg ? result / ranks_ : result;
+    if (op_ != ncclAvg) return result;
+    return whole() ? std::trunc(result / ranks_) : result / ranks_;
   }
 
   int ranks_;

@@ -12,9 +12,10 @@
 // rank the rounds are in the order of the schedule; the first unfinished round of all waits for nothing
 // but its own messages, whose other ends are also first in their streams: no deadlock.
 //
-// All phases are point-to-point messages. A ReduceScatter among the early ranks could be NCCL's own, in a
-// communicator made by ncclCommSplit; it is hidden by the delay either way, it would need counts that are a
-// multiple of its ranks, and it would be a second algorithm beside the one that was validated.
+// The ReduceScatter among the early ranks, where the schedule begins with one, is NCCL's own in a communicator of
+// these ranks: ncclReduceScatter where all have equal shares in the order of their ranks, otherwise one group of
+// ncclReduce, so that any count works. Pre::p2p sends the schedule's own messages instead. All other phases
+// are point-to-point messages.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -22,6 +23,7 @@
 
 #include <algorithm>
 #include <string>
+#include <vector>
 
 #include "failure.h"
 #include "kernels.h"
@@ -30,23 +32,31 @@
 
 namespace stragglar {
 
+// How the ReduceScatter before the late ranks is done.
+enum class Pre { native, p2p };
+
 class Executor {
  public:
   // comm: of `schedule.ranks` ranks; its device must be the current one.
   // most_bytes: the largest buffer that it will be called with; the same on every rank.
   // beside_bytes: reductions of messages of this size and up run beside the next messages, in a stream
   //     of their own. For shorter ones the two events would cost more than they gain.
-  Executor(const Schedule& schedule, ncclComm_t comm, size_t most_bytes, size_t beside_bytes = 1 << 20)
-      : schedule_(schedule), comm_(comm), most_bytes_(most_bytes), beside_bytes_(beside_bytes) {
+  // pre: the same on every rank. Native needs a schedule that begins with a ReduceScatter; others use messages.
+  // All ranks must make their executors in the same order: this may split the communicator.
+  Executor(const Schedule& schedule, ncclComm_t comm, size_t most_bytes, size_t beside_bytes = 1 << 20,
+           Pre pre = Pre::native)
+      : schedule_(schedule), comm_(comm), most_bytes_(most_bytes), beside_bytes_(beside_bytes),
+        native_(pre == Pre::native && schedule.scatter_rounds > 0) {
     int ranks = 0;
     cc(ncclCommCount(comm, &ranks), "ncclCommCount");
     cc(ncclCommUserRank(comm, &rank_), "ncclCommUserRank");
     if (ranks != schedule.ranks)
       throw Failure("the schedule is for " + std::to_string(schedule.ranks) + " ranks, the communicator has " +
                         std::to_string(ranks), 2);
-    in_place_ = Plan(schedule, rank_, true);
-    out_of_place_ = Plan(schedule, rank_, false);
+    in_place_ = Plan(schedule, rank_, true, native_);
+    out_of_place_ = Plan(schedule, rank_, false, native_);
     try {
+      if (native_) split();
       allocate();
     } catch (...) {
       release();
@@ -56,6 +66,15 @@ class Executor {
   ~Executor() { release(); }
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
+
+  // Whether the ReduceScatter is NCCL's own.
+  bool native() const { return native_; }
+
+  // Gives up what is under way, after a failure: ranks that wait for this one can then end.
+  void abort() {
+    if (early_) (void)ncclCommAbort(early_);
+    early_ = nullptr;
+  }
 
   // Reduces over all ranks. `in` may be `out`; otherwise the two must not overlap, and `in` is not changed.
   // op: ncclSum, ncclProd, ncclMax, ncclMin or ncclAvg. Throws Failure.
@@ -68,6 +87,7 @@ class Executor {
       in_ = out_;
     }
     const Plan& plan = in_ == out_ ? in_place_ : out_of_place_;
+    if (early_) scatter();
     for (const Round& round : plan.rounds()) run(round);
     now_ = nullptr;
     wait_for(std::max(made_[0], made_[1]));  // join: the caller's stream is done when everything is
@@ -86,6 +106,48 @@ class Executor {
   struct Span {  // a range of chunks in elements
     size_t start, length;
   };
+
+  void split() {
+    const bool early = schedule_.early[rank_];
+    cc(ncclCommSplit(comm_, early ? 0 : NCCL_SPLIT_NOCOLOR, rank_, &early_, nullptr), "ncclCommSplit");
+    int member = 0;  // the key keeps the order of the ranks
+    for (int rank = 0; rank < schedule_.ranks; ++rank) member_.push_back(schedule_.early[rank] ? member++ : -1);
+    members_ = member;
+    for (int c = 0; c < schedule_.chunks; ++c) {
+      if (!shares_.empty() && schedule_.owners[c] == schedule_.owners[c - 1]) {
+        ++shares_.back().count;
+      } else {
+        shares_.push_back({c, 1});
+      }
+    }
+  }
+
+  // The sum of each chunk over the early ranks, at its owner.
+  void scatter() {
+    if (equal_shares()) {
+      const size_t length = span(shares_[0]).length;
+      char* to = out_ + static_cast<size_t>(member_[rank_]) * length * size_;
+      cc(ncclReduceScatter(in_, to, length, type_, op_, early_, stream_), "ncclReduceScatter");
+      return;
+    }
+    cc(ncclGroupStart(), "ncclGroupStart");
+    for (const Range& share : shares_) {
+      const Span part = span(share);
+      const int root = member_[schedule_.owners[share.first]];
+      if (part.length == 0) continue;
+      cc(ncclReduce(at(in_, part), at(out_, part), part.length, type_, op_, root, early_, stream_), "ncclReduce");
+    }
+    cc(ncclGroupEnd(), "ncclGroupEnd");
+  }
+
+  bool equal_shares() const {
+    if (shares_.size() != static_cast<size_t>(members_)) return false;
+    for (int i = 0; i < members_; ++i) {
+      const Span part = span(shares_[i]);
+      if (member_[schedule_.owners[shares_[i].first]] != i || part.length != span(shares_[0]).length) return false;
+    }
+    return true;
+  }
 
   void allocate() {
     // Chunks are at most one element (8 bytes) longer than the average; 16 for the alignment, see slot().
@@ -106,6 +168,7 @@ class Executor {
     }
     if (beside_) (void)cudaStreamDestroy(beside_);
     if (scratch_) (void)cudaFree(scratch_);
+    if (early_) (void)ncclCommDestroy(early_);
   }
 
   void begin(const void* in, void* out, size_t count, ncclDataType_t type, ncclRedOp_t op, cudaStream_t stream) {
@@ -226,7 +289,12 @@ class Executor {
   const Schedule& schedule_;
   ncclComm_t comm_;
   size_t most_bytes_, beside_bytes_;
+  bool native_;
   int rank_ = -1;
+  ncclComm_t early_ = nullptr;  // of the ranks of the ReduceScatter; none on the others
+  int members_ = 0;
+  std::vector<int> member_;    // the place in it of every rank; -1: none
+  std::vector<Range> shares_;  // runs of chunks of one owner
   Plan in_place_, out_of_place_;
   char* scratch_ = nullptr;
   size_t slot_bytes_ = 0;

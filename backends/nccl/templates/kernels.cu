@@ -116,13 +116,28 @@ __global__ void reduce_kernel(T* out, const T* a, const T* b, Split split) {
   for (size_t i = tail + first; i < split.count; i += step) out[i] = join(i);
 }
 
+// A true division: n values of n times x, each divided, add up to n x exactly.
 template <class T>
-__global__ void divide_kernel(T* out, const T* in, size_t count, int divisor) {
+__device__ T quotient(T x, int divisor) {
+  return Wide<T>::down(Wide<T>::up(x) / static_cast<typename Wide<T>::type>(divisor));
+}
+
+template <class T>
+__global__ void divide_kernel(T* out, const T* in, Split split, int divisor) {
+  constexpr size_t per = kWide / sizeof(T);
+  const size_t first = blockIdx.x * static_cast<size_t>(blockDim.x) + threadIdx.x;
   const size_t step = static_cast<size_t>(gridDim.x) * blockDim.x;
-  for (size_t i = blockIdx.x * static_cast<size_t>(blockDim.x) + threadIdx.x; i < count; i += step) {
-    // A true division: n values of n times x, each divided, add up to n x exactly.
-    out[i] = Wide<T>::down(Wide<T>::up(in[i]) / static_cast<typename Wide<T>::type>(divisor));
+  const auto* wide_in = reinterpret_cast<const Pack<T>*>(in + split.head);
+  auto* wide_out = reinterpret_cast<Pack<T>*>(out + split.head);
+  for (size_t i = first; i < split.packs; i += step) {
+    const Pack<T> x = wide_in[i];
+    Pack<T> z;
+#pragma unroll
+    for (size_t j = 0; j < per; ++j) z.at[j] = quotient(x.at[j], divisor);
+    wide_out[i] = z;
   }
+  for (size_t i = first; i < split.head; i += step) out[i] = quotient(in[i], divisor);
+  for (size_t i = split.head + split.packs * per + first; i < split.count; i += step) out[i] = quotient(in[i], divisor);
 }
 
 __device__ uint64_t nanoseconds_now() {
@@ -163,14 +178,16 @@ Split split_of(const T* out, const T* a, const T* b, size_t count) {
   return {head, (count - head) / (kWide / sizeof(T)), count};
 }
 
+// Enough threads for the longest of the three loops of a kernel.
+size_t items_of(const Split& split) { return std::max({split.packs, split.head, kWide}); }
+
 template <class T, class Op>
 cudaError_t reduce_as(void* out, const void* a, const void* b, size_t count, cudaStream_t stream) {
   auto* to = static_cast<T*>(out);
   const auto* x = static_cast<const T*>(a);
   const auto* y = static_cast<const T*>(b);
   const Split split = split_of(to, x, y, count);
-  const size_t items = std::max({split.packs, split.head, kWide});
-  return launch(items, stream, reduce_kernel<T, Op>, to, x, y, split);
+  return launch(items_of(split), stream, reduce_kernel<T, Op>, to, x, y, split);
 }
 
 template <class T>
@@ -186,7 +203,10 @@ cudaError_t reduce_type(void* out, const void* a, const void* b, size_t count, n
 
 template <class T>
 cudaError_t divide_type(void* out, const void* in, size_t count, int divisor, cudaStream_t stream) {
-  return launch(count, stream, divide_kernel<T>, static_cast<T*>(out), static_cast<const T*>(in), count, divisor);
+  auto* to = static_cast<T*>(out);
+  const auto* from = static_cast<const T*>(in);
+  const Split split = split_of(to, from, from, count);
+  return launch(items_of(split), stream, divide_kernel<T>, to, from, split, divisor);
 }
 
 }  // namespace

@@ -43,9 +43,14 @@ struct Round {
 class Plan {
  public:
   Plan() = default;
-  Plan(const Schedule& schedule, int rank, bool in_place) {
-    collect(schedule, rank);
-    place(schedule.chunks, in_place);
+  // native: the ReduceScatter before is NCCL's own. What this rank owns is then in the output; of the chunks that
+  // it does not own nothing is read before it is replaced.
+  Plan(const Schedule& schedule, int rank, bool in_place, bool native) {
+    collect(schedule, rank, native ? schedule.scatter_rounds : 0);
+    std::vector<bool> in_output(schedule.chunks, in_place);
+    for (int c = 0; native && c < schedule.chunks; ++c)
+      if (schedule.owners[c] == rank) in_output[c] = true;
+    place(in_output);
     order(schedule.chunks);
   }
 
@@ -54,9 +59,9 @@ class Plan {
   int longest() const { return longest_; }
 
  private:
-  void collect(const Schedule& schedule, int rank) {
-    int32_t begin = 0;
-    for (size_t r = 0; r < schedule.round_count; ++r) {
+  void collect(const Schedule& schedule, int rank, size_t start) {
+    int32_t begin = start ? schedule.rounds[start - 1].end : 0;
+    for (size_t r = start; r < schedule.round_count; ++r) {
       Round round;
       round.phase = schedule.rounds[r].phase;
       round.number = schedule.rounds[r].number;
@@ -80,8 +85,7 @@ class Plan {
   }
 
   // Decides what is read and written where.
-  void place(int chunks, bool in_place) {
-    std::vector<bool> in_output(chunks, in_place);
+  void place(std::vector<bool>& in_output) {
     for (Round& round : rounds_) {
       if (round.sends) round.send_from_input = reads_input(round, round.send, in_output);
       if (!round.receives) continue;

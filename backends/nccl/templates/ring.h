@@ -19,7 +19,7 @@ class Ring {
       rounds_.push_back({0, step, static_cast<int32_t>(transfers_.size())});
     }
     schedule_ = {"ring",     ranks,           ranks,         &kPhase, nullptr, 0, transfers_.data(),
-                 rounds_.data(), rounds_.size()};
+                 rounds_.data(), rounds_.size(),    nullptr,       nullptr, 0};
   }
   Ring(const Ring&) = delete;
   Ring& operator=(const Ring&) = delete;

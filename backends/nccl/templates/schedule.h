@@ -34,6 +34,11 @@ struct Schedule {
   const Transfer* transfers;
   const RoundEnd* rounds;
   size_t round_count;
+  // Where the first rounds are a ReduceScatter among some ranks and no more: the rank that ends with each chunk's sum,
+  // for each rank whether it takes part, and the number of those rounds. Otherwise nullptr, nullptr, 0.
+  const int32_t* owners;
+  const bool* early;
+  size_t scatter_rounds;
 };
 
 // The schedule that this project was made for: see schedule.cc.

@@ -11,7 +11,9 @@ import hashlib
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Mapping
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,7 +30,12 @@ CUDA, NCCL, KERNELS = ("double", "cuda.cc"), ("double", "nccl.cc"), ("", "kernel
 PROGRAMS = {
     "harness": (CUDA, NCCL, KERNELS, ("double", "harness.cc")),
     "bench": (CUDA, NCCL, KERNELS, ("double", "launcher.cc"), ("", "benchmark.cc")),
+    # Ranks that are processes, and the one that plays NCCL for them.
+    "rank": (CUDA, ("double", "remote.cc"), KERNELS, ("double", "process.cc"), ("", "benchmark.cc")),
+    "hub": (CUDA, NCCL, KERNELS, ("double", "hub.cc")),
 }
+OF_NO_PROJECT = ("cuda.cc", "launcher.cc", "process.cc")
+MPI = Path(sys.prefix)
 
 Texts = Mapping[str, str]
 Flags = tuple[str, ...]
@@ -45,6 +52,28 @@ class Outcome:
 
 
 @dataclass(frozen=True)
+class Hub:
+    """A running hub."""
+
+    process: subprocess.Popen[str]
+    folder: Path
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What its ranks need."""
+        return {"DOUBLE_HUB": str(self.folder / "s")}
+
+    def end(self) -> Outcome:
+        """Ends it; exit code `CAUGHT` and a word on standard error if it found fault."""
+        try:
+            out, err = self.process.communicate(timeout=20)
+        finally:
+            self.process.kill()
+            shutil.rmtree(self.folder, ignore_errors=True)
+        return Outcome(self.process.returncode, out, err)
+
+
+@dataclass(frozen=True)
 class Double:
     """Builds and runs programs; `cache` holds objects by the content of everything they are made from."""
 
@@ -52,7 +81,12 @@ class Double:
     folder: Path
 
     def build(
-        self, schedule: Schedule, program: str = "harness", edits: Edits | None = None, flags: Flags = ()
+        self,
+        schedule: Schedule,
+        program: str = "harness",
+        edits: Edits | None = None,
+        flags: Flags = (),
+        mpi: bool = False,
     ) -> Path:
         """An executable for a schedule; `edits` seeds bugs: file -> (text, other text) pairs."""
         texts = project(schedule)
@@ -60,19 +94,24 @@ class Double:
             for old, new in pairs:
                 assert texts[name].count(old) == 1, f"{old!r} is not once in {name}"
                 texts[name] = texts[name].replace(old, new)
-        target = self.folder / f"{program}-{_digest(texts, flags)}"
+        own = ("-DSTRAGGLAR_MPI", f"-isystem{MPI}/include") if mpi else ()
+        target = self.folder / f"{program}-{_digest(texts, (*flags, *own))}"
         target.mkdir(exist_ok=True)
         for name, text in texts.items():
             (target / name).write_text(text)
-        objects = [self._object(target, texts, place, name, flags) for place, name in PROGRAMS[program]]
-        compile_(*FLAGS, *flags, "-pthread", *objects, target / "schedule.cc", "-o", target / program)
+        objects = [
+            self._object(target, texts, place, name, (*flags, *own) if name == "benchmark.cc" else flags)
+            for place, name in PROGRAMS[program]
+        ]
+        link = (f"-L{MPI}/lib", "-lmpi", f"-Wl,-rpath,{MPI}/lib") if mpi else ()
+        compile_(*FLAGS, *flags, "-pthread", *objects, target / "schedule.cc", *link, "-o", target / program)
         return target / program
 
     def _object(self, target: Path, texts: Texts, place: str, name: str, flags: Flags) -> Path:
         source = DOUBLE / name if place else target / name
         # Of the project, an object sees the headers and itself.
         seen = {k: v for k, v in texts.items() if k.endswith(".h") or k == name}
-        if name in ("cuda.cc", "launcher.cc"):
+        if name in OF_NO_PROJECT:
             seen = {}
         path = self.cache / f"{name}-{_digest(seen, flags)}.o"
         with (self.cache / f"{path.name}.lock").open("w") as lock:
@@ -122,6 +161,32 @@ def execute() -> Callable[..., Outcome]:
         return Outcome(done.returncode, done.stdout, done.stderr)
 
     return run
+
+
+@pytest.fixture
+def hub(double: Double, merge8: Schedule, tmp_path: Path) -> Iterator[Callable[..., Hub]]:
+    """Starts hubs; keyword arguments are environment variables of the double."""
+    started: list[Hub] = []
+
+    def start(**environment: object) -> Hub:
+        # Socket names have a limit of about 100 characters, which pytest's folders pass.
+        folder = Path(tempfile.mkdtemp(prefix="hub-"))
+        program = double.build(merge8, "hub")
+        process = subprocess.Popen(
+            [program, folder / "s"],
+            env=os.environ | {k: str(v) for k, v in environment.items()},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        started.append(Hub(process, folder))
+        assert process.stdout is not None and process.stdout.readline() == "open\n"
+        return started[-1]
+
+    yield start
+    for one in started:
+        one.end()
 
 
 @pytest.fixture(scope="session")

@@ -12,6 +12,7 @@ import types
 import numpy as np
 import pytest
 
+from stragglar.backends.elements import expected, rank_input
 from stragglar.backends.nccl.nccl4py import write_nccl4py
 from stragglar.synth import ALGORITHMS, Request, synthesize
 
@@ -61,7 +62,7 @@ def load(monkeypatch):
     return make
 
 
-def reduce_on_threads(program, inputs, op):
+def reduce_on_threads(program, inputs, op, out_of_place=False):
     n = len(inputs)
     queues = {(a, b): queue.SimpleQueue() for a in range(n) for b in range(n)}
     data = [x.copy() for x in inputs]
@@ -69,7 +70,14 @@ def reduce_on_threads(program, inputs, op):
 
     def work(rank):
         try:
-            program.Executor(Communicator(rank, n, queues)).all_reduce(data[rank], op)
+            executor = program.Executor(Communicator(rank, n, queues))
+            if out_of_place:
+                out = np.full_like(data[rank], 99)
+                assert executor.all_reduce(data[rank], op, out) is out
+                assert np.array_equal(data[rank], inputs[rank])
+                data[rank] = out
+            else:
+                assert executor.all_reduce(data[rank], op) is data[rank]
         except BaseException as error:
             failures.append(error)
 
@@ -93,6 +101,28 @@ def test_right_results(load, n, name):
             inputs = [rng.integers(-3, 4, count) for _ in range(n)]
             right = function.reduce(inputs)
             assert all(np.array_equal(x, right) for x in reduce_on_threads(program, inputs, op))
+
+
+@pytest.mark.parametrize("name", ["f16", "f32", "f64", "i32", "i64"])
+@pytest.mark.parametrize("op", ["sum", "max", "min", "prod", "avg"])
+def test_every_type_and_reduction_in_and_out_of_place(load, name, op):
+    n, count = 5, 103
+    program = load(synthesize(Request(n, (2,), refine=2)))
+    inputs = [rank_input(r, n, count, name, op) for r in range(n)]
+    right = expected(n, count, name, op)
+    for out_of_place in (False, True):
+        results = reduce_on_threads(program, inputs, op, out_of_place)
+        assert all(right.wrong(x) == 0 for x in results)
+        assert all(x.tobytes() == results[0].tobytes() for x in results)
+
+
+def test_bad_requests_are_refused(load):
+    program = load(synthesize(Request(2, (1,))))
+    executor = program.Executor(Communicator(0, 2, {}))
+    with pytest.raises(ValueError, match="'mean' is not known: use one of sum"):
+        executor.all_reduce(np.zeros(3), "mean")
+    with pytest.raises(ValueError, match="out is float32"):
+        executor.all_reduce(np.zeros(3), "sum", np.zeros(3, np.float32))
 
 
 def test_another_number_of_ranks_is_refused(load):

@@ -48,7 +48,7 @@ EDITS = {
 
 BUGS = {
     "wrong peer": (CAUGHT, ("stall: rank", "mismatch: rank")),
-    "wrong size": (CAUGHT, ("mismatch: rank 2 expects",)),
+    "wrong size": (CAUGHT, ("elements from rank 1, which sends",)),
     "no group": (CAUGHT, ("stall: rank",)),
     "no reduction": (WRONG, ("wrong elements in place",)),
     "no fork": (WRONG, ("wrong elements",)),

@@ -17,10 +17,10 @@ assert torch._dynamo and DistributedDataParallel  # imported here, once: in each
 torch.set_num_threads(1)
 
 
-def run(ranks, function, *arguments, seconds=60, backend="gloo"):
+def run(ranks, function, *arguments, seconds=60, backend="gloo", unheard=()):
     """Runs `function(rank, *arguments)` on so many ranks with a process group; returns their results.
 
-    A rank that raises fails the test; one that ends without a word has the result None.
+    A rank that raises fails the test; one that ends without a word, or is in `unheard`, has the result None.
     """
     fork = multiprocessing.get_context("fork")
     ours, theirs = fork.Pipe(duplex=False)
@@ -37,7 +37,10 @@ def run(ranks, function, *arguments, seconds=60, backend="gloo"):
         child.start()
     until = time.monotonic() + seconds
     try:
-        results = [_result(pipe, child, until) for (pipe, _), child in zip(pipes, children, strict=True)]
+        results = [
+            ("unheard", None) if r in unheard else _result(ours, child, until)
+            for r, ((ours, _), child) in enumerate(zip(pipes, children, strict=True))
+        ]
     finally:
         for child in (*children, keeper):
             child.kill()

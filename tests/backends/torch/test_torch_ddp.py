@@ -95,6 +95,29 @@ def test_it_composes_with_bf16_compression():
         assert losses == pytest.approx(plain_losses, rel=0.05)
 
 
+def compiled(rank, ranks, backend, ours):
+    net = DistributedDataParallel(network())
+    state = StragglarState(synthesize(Request(ranks=ranks, late=(0,))))
+    if ours:
+        net.register_comm_hook(state, stragglar_hook)
+    fast, generator = torch.compile(net, backend=backend), torch.Generator().manual_seed(rank)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for _ in range(3):
+        optimizer.zero_grad()
+        fast(torch.randn(8, 40, generator=generator)).square().mean().backward()
+        optimizer.step()
+    counts = state.late_counts
+    state.close()
+    return torch.cat([p.detach().flatten() for p in net.parameters()]).numpy(), sum(counts.values())
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
+def test_a_compiled_model_trains_the_same(backend):
+    ours, theirs = (run(2, compiled, 2, backend, which, seconds=150) for which in (True, False))
+    assert ours[0][0].tobytes() == ours[1][0].tobytes() and ours[0][1] >= 3 and theirs[0][1] == 0
+    assert torch.allclose(torch.from_numpy(ours[0][0]), torch.from_numpy(theirs[0][0]), atol=1e-6)
+
+
 def refusals(rank, ranks):
     with pytest.raises(UsageError, match="for 4 ranks and the process group has 3"):
         StragglarState(synthesize(Request(ranks=4, late=(0,))))

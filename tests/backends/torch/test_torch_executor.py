@@ -153,6 +153,8 @@ def layouts(rank, ranks):
         future.wait()  # all under way at the same time
     assert all(torch.all(t == sum(range(ranks))) for t in several)
     state.close()
+    with pytest.raises(UsageError, match="closed"):
+        state.reduce(base)
 
 
 def test_layouts_and_refusals():
@@ -194,7 +196,7 @@ def test_renaming_is_what_the_synthesizer_makes():
     for late in range(7):
         schedule = renamed(schedule_for(7, 3), late)
         assert schedule.phases == schedule_for(7, late).phases and validate(schedule).valid
-    with pytest.raises(UsageError, match="one late rank"):
+    with pytest.raises(UsageError, match="with 1 late rank is needed"):
         renamed(synthesize(Request(ranks=4, algorithm="ring")), 1)
     with pytest.raises(UsageError, match="does not exist"):
         renamed(schedule_for(4), 4)

@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import signal
 import time
 
 import pytest
@@ -14,7 +15,7 @@ if importlib.util.find_spec("torch") is None:
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
-from stragglar.backends.torch import StragglarState, stragglar_hook
+from stragglar.backends.torch import StragglarState, blame, stragglar_hook
 from stragglar.synth import Request, synthesize
 
 from .forked import run
@@ -56,6 +57,42 @@ def test_the_dead_rank_is_named_on_all_others(dying, mode, exits):
         text, seconds = told
         assert f"rank {dying} " in text and seconds < TIMEOUT + 4, (rank, text, seconds)
         assert text.count("rank") < 6
+
+
+def hanging(rank, ranks, hung, how, mode):
+    blame.ROLL_CALL_SECONDS, blame.LOOKOUT_SECONDS = 1.5, 0.3
+    schedule = synthesize(Request(ranks=ranks, late=(1,), refine=2))
+    state = StragglarState(schedule, mode=mode, timeout=TIMEOUT / 2)
+    for turn in range(3):
+        if turn == 2 and rank == hung:
+            if how == "stopped":
+                os.kill(os.getpid(), signal.SIGSTOP)
+            time.sleep(60)
+        if turn == 2 and rank == (hung + 2) % ranks:
+            time.sleep(TIMEOUT / 4)  # its time is up later: it still waits when the others call the roll
+        try:
+            state.reduce(torch.ones(1000), op="SUM").wait()
+        except RuntimeError as error:
+            time.sleep(TIMEOUT / 2)
+            return str(error)
+    return "nothing failed"
+
+
+def hung_ranks(ranks, hung, how, mode):
+    """What the others are told; the rank that hangs is not waited for."""
+    results = run(ranks, hanging, ranks, hung, how, mode, unheard=(hung,))
+    assert results.pop(hung) is None
+    return results
+
+
+@pytest.mark.parametrize(
+    ("hung", "how", "mode"),
+    [(3, "asleep", "static"), (0, "stopped", "static"), (2, "asleep", "eager"), (4, "asleep", "off")],
+)
+def test_a_rank_that_hangs_is_named_on_all_others(hung, how, mode):
+    for text in hung_ranks(5, hung, how, mode):
+        assert f"RuntimeError: rank {hung} gave no sign of life" in text, text
+        assert text.count("gave no sign") == text.count(f"rank {hung} gave no sign"), text
 
 
 def in_training(rank, ranks):

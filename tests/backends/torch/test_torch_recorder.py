@@ -1,9 +1,10 @@
 """Recorded arrivals become a trace; the threshold from the model; the example as a user runs it."""
 
 import importlib.util
-import json
 import math
 import os
+import re
+import socket
 import subprocess
 import sys
 import time
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from stragglar.backends.torch import HOW, threshold
-from stragglar.schedules import Link, cost
+from stragglar.schedules import Link, cost, load_schedule
 from stragglar.schedules.arrival_files import load_trace
 from stragglar.schedules.arrival_stats import last_ranks
 from stragglar.synth import Request, synthesize
@@ -72,10 +73,42 @@ def example(*options):
 def test_the_example_trains_as_plain_ddp_does(ranks, tmp_path):
     done = example("--ranks", str(ranks), "--steps", "8", "--folder", str(tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr[-3000:]
-    assert "replicas: bit-identical" in done.stdout and "gain over ring" in done.stdout
-    late = done.stdout.split("nobody): ")[1].splitlines()[0]
-    assert len(json.loads(late.replace("{", '{"').replace(":", '":').replace(", ", ', "'))) > 1
+    assert "gain over ring" in done.stdout and "DIFFERENT" not in done.stdout
+    rows = re.findall(r"^(plain DDP|eager|planned: .*?)  .* bit-identical ", done.stdout, re.MULTILINE)
+    assert len(rows) == 3, done.stdout
+    late = done.stdout.split("eager: taken as late, in buckets: ")[1].splitlines()[0]
+    assert late.count("rank") > 1, "the late rank changed"
     assert load_trace(str(tmp_path / "arrivals.csv")).ranks == ranks
+    planned = load_schedule(str(tmp_path / "plan.json"))
+    assert planned.ranks == ranks and planned.origin.family in rows[2]
+
+
+def torchrun(nodes, folder):
+    """One launcher a node, all on this host, as the recipes of docs/pytorch.md have it."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    several = ["--nnodes", str(nodes), "--rdzv-backend", "c10d", "--rdzv-endpoint", f"localhost:{port}"]
+    command = [sys.executable, "-m", "torch.distributed.run", *(several if nodes > 1 else [])]
+    command += ["--nproc-per-node", str(4 // nodes), str(EXAMPLE), "--steps", "6", "--folder", str(folder)]
+    environment = {k: v for k, v in os.environ.items() if k != "RANK"} | {"OMP_NUM_THREADS": "1"}
+    launched = [
+        subprocess.Popen(
+            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        for _ in range(nodes)
+    ]
+    return [(launcher.communicate(timeout=200)[0], launcher.returncode) for launcher in launched]
+
+
+@needs_torch
+@pytest.mark.slow
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_the_recipes_for_torchrun(nodes, tmp_path):
+    told = torchrun(nodes, tmp_path)
+    assert all(code == 0 for _, code in told), told
+    text = "".join(text for text, _ in told)
+    assert text.count("bit-identical") == 3 and "DIFFERENT" not in text, text
 
 
 @needs_torch

@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 import json
 import shutil
-import subprocess
 
+import numpy as np
 import pytest
+from test_program import deadlocked
 
 from stragglar.backends.msccl.lower import lower
 from stragglar.backends.msccl.options import LowerOptions
@@ -19,6 +20,7 @@ from stragglar.schedules import Link, Origin, Phase, Schedule, UsageError
 from stragglar.schedules.cost import bandwidth_bound
 from stragglar.schedules.trace import holders
 from stragglar.synth import Request, synthesize
+from stragglar.synth.several import groups_schedule
 
 LINK, SIZE, DELAY = Link(3e-6, 450 * 2**30), 2**30, 5e-3
 HOSTILE = '</script><script>document.title="bad"</script>'
@@ -75,6 +77,13 @@ class Page:
         for key in keys:
             self.driver.find_element("tag name", "body").send_keys(key)
 
+    def media(self, kind="screen", dark=False):
+        features = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": kind, "features": features})
+        # The page is told of it with the next frame.
+        frames = "const done = arguments[0]; requestAnimationFrame(() => requestAnimationFrame(done))"
+        self.driver.execute_async_script(frames)
+
     def errors(self):
         return [entry["message"] for entry in self.driver.get_log("browser") if entry["level"] == "SEVERE"]
 
@@ -105,16 +114,8 @@ def test_the_page_needs_no_network():
     assert set(links) == {"http://www.w3.org/2000/svg"}
 
 
-@pytest.mark.skipif(not shutil.which("node"), reason="no node here")
-def test_the_scripts_parse(tmp_path):
-    for name in SCRIPTS:
-        (tmp_path / name).write_text(source(name), encoding="utf-8")
-        subprocess.run(["node", "--check", tmp_path / name], check=True)
-    assert source("model.js").startswith('"use strict"')
-
-
 def test_too_large_a_schedule_is_refused():
-    round_ = [(0, 1, 0, 1, 1)] * (MOST_TRANSFERS + 1)
+    round_ = np.tile((0, 1, 0, 1, 1), (MOST_TRANSFERS + 1, 1))
     with pytest.raises(UsageError, match="--as svg"):
         schedule_data(Schedule(2, (), 1, (Phase.build("post", [round_]),)))
 
@@ -229,9 +230,17 @@ def test_a_broken_schedule_leads_to_its_violation(opened):
     assert "post round 1" in page.text("where")
 
 
-def test_a_program(opened):
-    text = lower(synthesize(Request(4, (3,))), LowerOptions()).text
-    page = opened(program_page(analyse(text.encode(), "four")))
+def program(text, name="x"):
+    return program_page(analyse(text.encode(), name))
+
+
+@pytest.fixture(scope="module")
+def four():
+    return lower(synthesize(Request(4, (3,))), LowerOptions()).text
+
+
+def test_a_program(opened, four):
+    page = opened(program(four))
     assert page.text("verdict") == "valid" and page.text("h-crit") == "Critical path: 6 messages"
     page.driver.find_element("css selector", "#critical button").click()
     assert page.text("p-raw").startswith('<step s="0" type="s"')
@@ -242,13 +251,171 @@ def test_a_program(opened):
     assert page.errors() == []
 
 
-def test_labels_for_screen_readers(eight):
-    unnamed = eight.js(
-        "const all = 'button,input,select,canvas,svg'.split(',').map(e => `#schedule ${e}`).join();"
+def test_findings_of_a_program_lead_to_their_place(opened):
+    page = opened(program(deadlocked()))
+    assert "not valid" in page.text("verdict")
+    buttons = page.driver.find_elements("css selector", "#findings button")
+    found = {button.text: button for button in buttons}
+    line = next(text for text in found if text.startswith("deadlock: rank 0 tb 1 step 0"))
+    page.click("p-path")  # which hides all blocks: there is no critical path
+    page.js("arguments[0].click()", found[line])
+    assert page.text("h-step") == "Rank 0 tb 1 step 0"
+    assert line in page.text("p-facts") and "its block waits in a cycle" in page.text("p-facts")
+    assert page.js("return document.getElementById('p-path').checked") is False
+    cycle = next(text for text in found if "cycle" in text)
+    page.js("arguments[0].click()", found[cycle])
+    assert page.text("h-step") == "Rank 0 tb 0 step 0"
+    assert page.errors() == []
+
+
+def test_every_block_of_a_large_program_can_be_seen_and_clicked(opened):
+    text = lower(synthesize(Request(32, (5,))), LowerOptions()).text
+    page = opened(program(text))
+    blocks = page.js("return JSON.parse(data.textContent).program.blocks")
+    last = next(block for block in reversed(blocks) if block["steps"])
+    page.js("document.getElementById('blocks-scroll').scrollTop = 1e9")
+    assert page.js("return document.getElementById('blocks-scroll').scrollTop") > 10_000
+    # A click in the middle of the first step of that block, wherever it is now.
+    column = last["steps"][0][10]
+    code = """
+        const scroll = document.getElementById('blocks-scroll'), [row, column, cell] = arguments;
+        scroll.scrollLeft = Math.max(0, column * cell - 100);
+        const box = blocks.getBoundingClientRect();
+        const clientX = box.left + 186 + (column + 0.5) * cell - scroll.scrollLeft;
+        const clientY = box.top + row * 18 + 10 - scroll.scrollTop;
+        blocks.dispatchEvent(new MouseEvent('click', { clientX, clientY, bubbles: true }));
+    """
+    columns = 1 + max(step[10] for block in blocks for step in block["steps"])
+    page.js(code, blocks.index(last), column, max(14, min(30, 24000 / columns)))
+    assert page.text("h-step") == f"Rank {last['rank']} tb {last['id']} step {last['steps'][0][0]}"
+    assert page.errors() == []
+
+
+def test_a_hostile_program_is_text(opened, four):
+    name = four.split('name="')[1].split('"')[0]
+    hostile = HOSTILE.replace("<", "&lt;").replace(">", "&gt;").replace('"', "&quot;")
+    page = opened(program(four.replace(name, hostile + "\u202e" + "x" * 2000)))
+    shown = page.text("name")
+    assert shown.startswith(HOSTILE) and "\u202e" not in shown and len(shown) <= 90
+    assert page.js("return document.scripts.length") == 2 and not page.driver.title.startswith("bad")
+    assert page.js("return document.documentElement.scrollWidth <= innerWidth")
+    assert page.errors() == []
+
+
+def test_groups_arrive_one_after_another(opened):
+    schedule = groups_schedule(6, ((1,), (3, 4)), 6)
+    page = opened(page_of(schedule, synthesize(Request(6, (1, 3, 4), "ring"))))
+    assert "6 ranks, 6 chunks, late: 1, 3, 4" in page.text("facts")
+    starts = np.cumsum([0, *(len(phase) for phase in schedule.phases)])
+    for phase, words in ((1, "rank 1 arrived"), (2, "ranks 3, 4 arrived")):
+        page.change("round", int(starts[phase]))
+        assert page.text("where").endswith(words)
+    read = "return [...document.querySelectorAll('.lane')].map(e => e.getAttribute('aria-label'))"
+    for slide in (200, 1000):
+        page.change("delay", slide)
+        assert "2 groups, evenly spread" in page.text("delaywords")
+        label, other = page.js(read)
+        assert label.split("Arrivals: ")[1] == other.split("Arrivals: ")[1]
+        times = [part.split(" at ")[1] for part in label.split("Arrivals: ")[1].split("; ")]
+        scale = {"s": 1, "ms": 1e-3, "µs": 1e-6}
+        first, last = (float(t.split()[0]) * scale[t.split()[1]] for t in times)
+        assert last == pytest.approx(2 * first, rel=0.01) and last > 0
+        assert "rank 1 at" in label and "ranks 3, 4 at" in label
+    assert page.errors() == []
+
+
+def lines(page, colour):
+    """Columns of the first lane that are of that colour from top to bottom."""
+    code = """
+        const lane = document.querySelector('.lane'), context = lane.getContext('2d'), found = [];
+        const want = getComputedStyle(document.documentElement).getPropertyValue(arguments[0]).trim();
+        const rgb = [1, 3, 5].map(i => parseInt(want.slice(i, i + 2), 16));
+        for (let x = 0; x < lane.width; x++) {
+          const pixels = context.getImageData(x, 6, 1, lane.height - 26).data;
+          let same = 0;
+          for (let i = 0; i < pixels.length; i += 4)
+            same += rgb.every((v, k) => Math.abs(v - pixels[i + k]) < 40);
+          if (same > 0.8 * pixels.length / 4) found.push(x);
+        }
+        return found;
+    """
+    columns = page.js(code, colour)
+    return [x for at, x in enumerate(columns) if at == 0 or x > columns[at - 1] + 2]
+
+
+def test_each_group_has_a_line_in_the_lanes(opened):
+    page = opened(page_of(groups_schedule(6, ((1,), (3, 4)), 6)))
+    page.change("delay", 900)
+    assert len(lines(page, "--late")) == 2
+    page.change("delay", 0)
+    assert len(lines(page, "--late")) == 1  # all come at once: the last arrival alone
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_paper_is_light_and_has_no_controls(eight, dark):
+    eight.media(dark=dark)
+    ink = eight.js("return Draw.named('ink')")
+    before = eight.js("return Draw.palette()[0]")
+    eight.js("dispatchEvent(new Event('beforeprint'))")
+    eight.media("print", dark)
+    assert eight.js("return [Draw.named('ink'), Draw.palette()[0]]") == ["#1c2430", "#0067a8"]
+    assert eight.js("return getComputedStyle(document.querySelector('#schedule .bar')).display") == "none"
+    assert eight.js("return getComputedStyle(document.body).color") == "rgb(28, 36, 48)"
+    eight.media(dark=dark)
+    eight.js("dispatchEvent(new Event('afterprint'))")
+    assert eight.js("return [Draw.named('ink'), Draw.palette()[0]]") == [ink, before]
+    eight.media()
+
+
+def test_transfers_are_chosen_by_keys(eight):
+    from selenium.webdriver.common.keys import Keys
+
+    eight.change("round", 9)
+    row = eight.driver.find_elements("css selector", "#moves tbody tr")[1]
+    for key in (Keys.ENTER, Keys.SPACE):
+        eight.js("arguments[0].focus()", row)
+        row.send_keys(key)
+        assert eight.text("raw").startswith('phase "post" round 3')
+        current = eight.js("return document.activeElement.getAttribute('aria-current')")
+        assert current == "true"  # and the focus stays, though the rows were made anew
+        row = eight.driver.find_elements("css selector", "#moves tbody tr")[0]
+    assert eight.text("play") == "play"
+
+
+def test_five_hundred_and_twelve_ranks_open(opened):
+    page = opened(page_of(synthesize(Request(512, (5,))), synthesize(Request(512, (5,), "ring"))))
+    assert "(1 of 1029)" in page.text("where")
+    page.change("round", 700)
+    page.change("delay", 300)
+    assert page.text("h-moves").startswith("Transfers: ") and "ms" in page.text("times")
+    assert page.errors() == []
+
+
+@pytest.mark.parametrize("size", [(1024, 700), (390, 800)], ids=["small", "phone"])
+def test_no_program_is_wider_than_the_screen(opened, four, size):
+    page = opened(program(four), size)
+    assert page.js("return document.documentElement.scrollWidth <= innerWidth")
+    assert unnamed(page, "program") == []
+
+
+def unnamed(page, part):
+    """What a screen reader could not name in that part of the page."""
+    code = (
+        "const all = 'button,input,select,canvas,svg'.split(',').map(e => `#${arguments[0]} ${e}`).join();"
         "return [...document.querySelectorAll(all)]"
         ".filter(e => !e.getAttribute('aria-label') && !e.textContent.trim() && !e.labels?.length)"
         ".map(e => e.id)"
     )
-    assert unnamed == []
+    return page.js(code, part)
+
+
+def test_labels_for_screen_readers(eight):
+    assert unnamed(eight, "schedule") == []
+    assert eight.js("return document.documentElement.lang") == "en"
+    for part in ("where", "raw"):
+        assert (
+            eight.js("return document.getElementById(arguments[0]).getAttribute('aria-live')", part)
+            == "polite"
+        )
     data = json.loads(eight.text("data"))
     assert data["kind"] == "schedule"

@@ -29,15 +29,53 @@ def test_a_schedule(files, form):
     assert (files / "out").read_bytes().startswith(STARTS[form])
 
 
-@pytest.mark.parametrize("form", ["text", "html"])
+@pytest.mark.parametrize("form", list(STARTS))
 def test_an_msccl_file(files, form):
     assert run(["show", "s.xml", "--as", form, "-o", "out"]) == 0
-    assert b"stragglar-n4-late3-k3" in (files / "out").read_bytes()
+    made = (files / "out").read_bytes()
+    start = b"stragglar-n4-late3-k3" if form == "text" else STARTS[form]
+    assert made.startswith(start) and (form == "png" or b"stragglar-n4-late3-k3" in made)
 
 
-def test_what_an_msccl_file_is_not_shown_as(files, capsys):
-    assert run(["show", "s.xml", "--as", "svg"]) == 2
-    assert "text or html" in capsys.readouterr().err
+def test_an_msccl_file_that_names_nobody_late(files):
+    text = (files / "s.xml").read_text()
+    (files / "plain.xml").write_text(text.replace("late3", "x"))
+    assert run(["show", "plain.xml", "--as", "trace", "--late", "2", "--delay", "1ms", "-o", "out"]) == 0
+    trace = json.loads((files / "out").read_text())
+    assert trace["otherData"]["late"] == [2]
+    assert [e["ts"] for e in trace["traceEvents"] if e["ph"] == "i"] == [1000]
+
+
+@pytest.mark.parametrize("form", ["text", "svg", "trace"])
+@pytest.mark.parametrize("name", ["s.json", "s.xml"])
+def test_some_ranks(files, name, form):
+    assert run(["show", name, "--as", form, "--ranks", "1..2", "-o", "out"]) == 0
+    made = (files / "out").read_text()
+    assert "rank 1" in made or form == "text"
+    assert '"rank 0' not in made and ">rank 0" not in made
+
+
+def test_some_rounds_of_a_timeline(files):
+    assert run(["show", "s.json", "--as", "trace", "--rounds", "1..2", "-o", "out"]) == 0
+    events = json.loads((files / "out").read_text())["traceEvents"]
+    assert {e["args"]["round"] for e in events if e.get("cat") == "send"} == {1, 2}
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["s.json", "--as", "html", "--ranks", "0..1"], "filters of its own"),
+        (["s.xml", "--as", "html", "--rounds", "0"], "filters of its own"),
+        (["s.xml", "--as", "svg", "--rounds", "0"], "has no rounds"),
+        (["s.xml", "--as", "text", "--rounds", "0"], "has no rounds"),
+        (["s.xml", "--as", "svg", "--ranks", "9"], "no such rank"),
+        (["s.json", "--as", "trace", "--ranks", "9"], "no such rank"),
+    ],
+)
+def test_what_is_refused(files, capsys, options, words):
+    assert run(["show", *options, "-o", "out"]) == 2
+    error = capsys.readouterr().err
+    assert words in error and error.count("\n") == 1 and not (files / "out").exists()
 
 
 @pytest.mark.parametrize(("against", "name"), [("ring", "ring"), ("s.json", "stragglar"), ("none", None)])

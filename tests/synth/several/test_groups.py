@@ -97,7 +97,41 @@ def test_lowered_for_the_runtime(ranks, groups, chunks) -> None:
     assert lower(groups_schedule(ranks, groups, chunks)).report.ok
 
 
+@settings(max_examples=60)
+@given(requests(), st.data())
+def test_valid_however_much_is_done_before(request_, data) -> None:
+    ranks, groups, chunks = request_
+    before = [data.draw(st.integers(0, chunks)), *(data.draw(st.integers(0, 2 * chunks)) for _ in groups[1:])]
+    schedule = groups_schedule(ranks, groups, chunks, before)
+    check(schedule)
+    for index, phase in enumerate(schedule.phases):
+        assert not set(schedule.absent(index)) & set(phase.table[:, [SRC, DST]].ravel().tolist())
+    assert all(len(phase) <= most for phase, most in zip(schedule.phases[1:-1], before[1:], strict=True))
+
+
+@pytest.mark.parametrize(("ranks", "chunks", "before"), [(8, 98, 49), (8, 98, 10), (16, 120, 60), (5, 40, 8)])
+def test_what_is_left_out_costs_its_transfers_and_no_more(ranks, chunks, before) -> None:
+    """Merged in part: unlike in `split`, ports are busy from the first round to nearly the last."""
+    schedule = groups_schedule(ranks, ((ranks - 1,),), chunks, (before,))
+    needed = chunks * 2 * (ranks - 1) - before * (ranks - 2)
+    assert len(schedule.post.table) == needed
+    assert len(schedule.post) <= -(-needed // ranks) + 1
+    check(schedule)
+
+
+def test_enough_rounds_are_as_good_as_no_limit() -> None:
+    free, limited = (groups_schedule(6, ((2,), (4, 5)), 12, before) for before in (None, (12, 100)))
+    assert free.phases == limited.phases
+
+
+@pytest.mark.parametrize("before", [(), (3,), (1, 2, 3), (-1, 0), (13, 0), (0, -1)])
+def test_numbers_that_do_not_fit_are_refused(before) -> None:
+    with pytest.raises(UsageError, match="one number for each"):
+        groups_schedule(6, ((2,), (4, 5)), 12, before)
+
+
 def test_the_same_schedule_every_time() -> None:
+    assert groups_schedule(6, ((1,), (2, 3)), 12, (7, 3)) == groups_schedule(6, ((1,), (2, 3)), 12, (7, 3))
     assert groups_schedule(6, ((1,), (2, 3)), 12) == groups_schedule(6, ((1,), (2, 3)), 12)
 
 

@@ -97,7 +97,7 @@ def test_an_early_rank_that_owns_nothing_gets_the_sums() -> None:
 
 def test_receives_are_dealt_out_evenly() -> None:
     early, late = 5, 3
-    parents = merge_trees(early, late, np.arange(40) % early)
+    parents = merge_trees(early + late, [(c % early, *range(early, early + late)) for c in range(40)])
     children = np.bincount(parents[parents >= 0], minlength=early + late)
     # An owner's first child brings what a finished chunk would have brought.
     extra = children - np.bincount(np.arange(40) % early, minlength=early + late)

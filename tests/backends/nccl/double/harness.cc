@@ -1,6 +1,6 @@
 // Runs the executor of an emitted project on the double: one thread a rank, every combination asked for.
 //
-//   harness SEQUENCE COUNTS TYPES OPS BESIDE     e.g. harness stream 0,1,7,1000 f32,i64 sum,max 0
+//   harness SEQUENCE COUNTS TYPES OPS BESIDE [p2p]     e.g. harness stream 0,1,7,1000 f32,i64 sum,max 0
 //
 // SEQUENCE: `stream`, or `graph` to capture the calls and launch them twice. Exits with 1 and says where for a wrong
 // element, also of the input of an out-of-place call, which must not change.
@@ -23,6 +23,7 @@ struct Case {
   std::string type, op;
   size_t beside;
   bool graph;
+  Pre pre;
 };
 
 struct Buffer {
@@ -57,7 +58,7 @@ void run_case(const Case& one, int rank, ncclComm_t comm, cudaStream_t stream) {
   const TestData test(kSchedule.ranks, type, op);
   const std::vector<char> data = test.of_rank(rank, one.count, size);
   Buffer in(data, true, size), out(data, false, 0), both(data, true, 3 * size);
-  Executor executor(kSchedule, comm, one.count * size, one.beside);
+  Executor executor(kSchedule, comm, one.count * size, one.beside, one.pre);
   // Two calls with nothing between them, so that the second could trip over what the first left running.
   const auto calls = [&] {
     executor.all_reduce(in.at, out.at, one.count, type, op, stream);
@@ -100,12 +101,13 @@ void run_rank(const std::vector<Case>& cases, int rank, ncclUniqueId id) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 6) return 2;
+  if (argc != 6 && argc != 7) return 2;
+  const Pre pre = argc == 7 && std::string(argv[6]) == "p2p" ? Pre::p2p : Pre::native;
   std::vector<Case> cases;
   for (const std::string& count : parts_of(argv[2]))
     for (const std::string& type : parts_of(argv[3]))
       for (const std::string& op : parts_of(argv[4]))
-        cases.push_back({bytes_of(count), type, op, bytes_of(argv[5]), std::string(argv[1]) == "graph"});
+        cases.push_back({bytes_of(count), type, op, bytes_of(argv[5]), std::string(argv[1]) == "graph", pre});
   ncclUniqueId id;
   ncclGetUniqueId(&id);
   std::vector<std::thread> ranks;

@@ -38,10 +38,28 @@ struct Post {  // a message that its sender offers
   bool taken = false;
 };
 
-struct Meeting {  // one ncclAllReduce
-  std::vector<const void*> in;
-  std::vector<void*> out;
+struct Collective {  // what all ranks must agree on
+  std::string call;
+  size_t count;
+  ncclDataType_t type;
+  ncclRedOp_t op;
+  int root;
+  std::string text() const {
+    return call + " of " + std::to_string(count) + " elements of type " + std::to_string(type) + ", reduction " +
+           std::to_string(op) + ", root " + std::to_string(root);
+  }
+};
+
+struct Meeting {  // one collective operation
+  std::string what;
+  std::map<int, std::pair<const void*, void*>> parts;  // rank -> in, out
   bool done = false;
+};
+
+struct World;
+struct SplitMeeting {  // one ncclCommSplit
+  std::map<int, std::pair<int, int>> asked;  // rank -> color, key
+  std::map<int, std::shared_ptr<World>> worlds;
 };
 
 struct World {
@@ -52,6 +70,7 @@ struct World {
   bool aborted = false;
   std::map<std::pair<int, int>, std::deque<std::shared_ptr<Post>>> posts;
   std::map<uint64_t, Meeting> meetings;
+  std::map<uint64_t, std::shared_ptr<SplitMeeting>> splits;
 
   void moved() {
     ++progress;
@@ -84,9 +103,10 @@ std::map<std::string, std::shared_ptr<World>> g_worlds;
 }  // namespace
 
 struct DoubleComm {
+  DoubleComm(std::shared_ptr<World> world_, int rank_) : world(std::move(world_)), rank(rank_) {}
   std::shared_ptr<World> world;
   int rank;
-  uint64_t collectives = 0;
+  uint64_t collectives = 0, splits = 0;
   std::string name() const { return "rank " + std::to_string(rank); }
 };
 
@@ -94,6 +114,7 @@ namespace {
 
 thread_local int t_depth = 0;
 thread_local std::vector<Message> t_group;
+thread_local std::vector<std::function<void()>> t_collectives;
 thread_local ncclComm_t t_comm = nullptr;
 thread_local cudaStream_t t_stream = nullptr;
 
@@ -157,16 +178,55 @@ double joined(double a, double b, ncclRedOp_t op) {
   }
 }
 
-void reduce_all(Meeting& meeting, size_t count, ncclDataType_t type, ncclRedOp_t op) {
-  const size_t size = size_of(type), ranks = meeting.in.size();
-  std::vector<char> result(count * size);
-  for (size_t i = 0; i < count; ++i) {
-    double total = stragglar::decode(static_cast<const char*>(meeting.in[0]) + i * size, type);
-    for (size_t r = 1; r < ranks; ++r)
-      total = joined(total, stragglar::decode(static_cast<const char*>(meeting.in[r]) + i * size, type), op);
-    stragglar::encode(&result[i * size], op == ncclAvg ? total / static_cast<double>(ranks) : total, type);
+void reduce_all(Meeting& meeting, const Collective& what) {
+  const bool scatters = what.call == "ncclReduceScatter";
+  const size_t size = size_of(what.type), ranks = meeting.parts.size(), total = what.count * (scatters ? ranks : 1);
+  std::vector<char> result(total * size);
+  for (size_t i = 0; i < total; ++i) {
+    double sum = 0;
+    for (const auto& [rank, part] : meeting.parts) {
+      const double x = stragglar::decode(static_cast<const char*>(part.first) + i * size, what.type);
+      sum = rank == 0 ? x : joined(sum, x, what.op);
+    }
+    stragglar::encode(&result[i * size], what.op == ncclAvg ? sum / static_cast<double>(ranks) : sum, what.type);
   }
-  for (void* out : meeting.out) std::memcpy(out, result.data(), result.size());
+  const size_t bytes = what.count * size;
+  for (const auto& [rank, part] : meeting.parts)
+    if (part.second) std::memcpy(part.second, &result[scatters ? static_cast<size_t>(rank) * bytes : 0], bytes);
+}
+
+void meet(ncclComm_t comm, const Collective& what, const void* in, void* out) {
+  World& world = *comm->world;
+  std::unique_lock<std::mutex> lock(world.mutex);
+  Meeting& meeting = world.meetings[comm->collectives++];
+  if (meeting.parts.empty()) meeting.what = what.text();
+  if (meeting.what != what.text())
+    double_fault("mismatch: " + comm->name() + " calls " + what.text() + ", another rank " + meeting.what);
+  meeting.parts[comm->rank] = {in, out};
+  if (static_cast<int>(meeting.parts.size()) == world.ranks) {
+    reduce_all(meeting, what);
+    meeting.done = true;
+  }
+  world.moved();
+  world.wait(lock, comm->name(), "waits in " + what.call, [&] { return meeting.done; });
+}
+
+// Collective operations of a group are done one after the other, in the order of their calls.
+ncclResult_t collective(const Collective& what, const void* in, size_t taken, void* out, size_t given, ncclComm_t comm,
+                        cudaStream_t stream) {
+  if (!comm) double_fault(what.call + ": no communicator");
+  const std::string who = comm->name() + " " + what.call;
+  double_check_range(in, taken * size_of(what.type), who);
+  if (given) double_check_range(out, given * size_of(what.type), who);
+  if (t_depth && t_comm && (t_comm != comm || t_stream != stream)) double_fault(who + ": a group of two streams");
+  if (!t_depth) {
+    double_enqueue(stream, [=] { meet(comm, what, in, out); });
+    return ncclSuccess;
+  }
+  t_comm = comm;
+  t_stream = stream;
+  t_collectives.push_back([=] { meet(comm, what, in, out); });
+  return ncclSuccess;
 }
 
 }  // namespace
@@ -239,7 +299,9 @@ ncclResult_t ncclGroupEnd() {
   if (t_depth < 0) double_fault("ncclGroupEnd without ncclGroupStart");
   if (!t_group.empty())
     double_enqueue(t_stream, [comm = t_comm, messages = std::move(t_group)] { exchange(comm, messages); });
+  for (std::function<void()>& one : t_collectives) double_enqueue(t_stream, std::move(one));
   t_group.clear();
+  t_collectives.clear();
   t_comm = nullptr;
   t_stream = nullptr;
   return ncclSuccess;
@@ -255,20 +317,54 @@ ncclResult_t ncclRecv(void* to, size_t count, ncclDataType_t type, int peer, ncc
 
 ncclResult_t ncclAllReduce(const void* in, void* out, size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
                            cudaStream_t stream) {
-  double_check_range(in, count * size_of(type), comm->name() + " ncclAllReduce");
-  double_check_range(out, count * size_of(type), comm->name() + " ncclAllReduce");
-  double_enqueue(stream, [=] {
-    World& world = *comm->world;
-    std::unique_lock<std::mutex> lock(world.mutex);
-    Meeting& meeting = world.meetings[comm->collectives++];
-    meeting.in.push_back(in);
-    meeting.out.push_back(out);
-    if (static_cast<int>(meeting.in.size()) == world.ranks) {
-      reduce_all(meeting, count, type, op);
-      meeting.done = true;
-    }
-    world.moved();
-    world.wait(lock, comm->name(), "waits in ncclAllReduce", [&] { return meeting.done; });
-  });
+  return collective({"ncclAllReduce", count, type, op, -1}, in, count, out, count, comm, stream);
+}
+
+ncclResult_t ncclReduceScatter(const void* in, void* out, size_t count, ncclDataType_t type, ncclRedOp_t op,
+                               ncclComm_t comm, cudaStream_t stream) {
+  if (!comm) double_fault("ncclReduceScatter: no communicator");
+  const size_t all = count * static_cast<size_t>(comm->world->ranks), size = size_of(type);
+  const char *from = static_cast<const char*>(in), *to = static_cast<const char*>(out);
+  const bool apart = to + count * size <= from || from + all * size <= to;
+  if (!apart && to != from + static_cast<size_t>(comm->rank) * count * size)
+    double_fault("wrong offset: " + comm->name() + " ncclReduceScatter: the output overlaps another rank's share");
+  return collective({"ncclReduceScatter", count, type, op, -1}, in, all, out, count, comm, stream);
+}
+
+ncclResult_t ncclReduce(const void* in, void* out, size_t count, ncclDataType_t type, ncclRedOp_t op, int root,
+                        ncclComm_t comm, cudaStream_t stream) {
+  if (!comm) double_fault("ncclReduce: no communicator");
+  if (root < 0 || root >= comm->world->ranks)
+    double_fault("wrong root: " + comm->name() + " ncclReduce: " + std::to_string(root));
+  const size_t given = root == comm->rank ? count : 0;
+  return collective({"ncclReduce", count, type, op, root}, in, count, given ? out : nullptr, given, comm, stream);
+}
+
+// Blocks until all ranks of the communicator have called it.
+ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* part, ncclConfig_t*) {
+  World& world = *comm->world;
+  std::unique_lock<std::mutex> lock(world.mutex);
+  std::shared_ptr<SplitMeeting>& place = world.splits[comm->splits++];
+  if (!place) place = std::make_shared<SplitMeeting>();
+  const std::shared_ptr<SplitMeeting> split = place;
+  split->asked[comm->rank] = {color, key};
+  world.moved();
+  world.wait(lock, comm->name(), "waits in ncclCommSplit",
+             [&] { return static_cast<int>(split->asked.size()) == world.ranks; });
+  *part = nullptr;
+  if (world.aborted) return ncclRemoteError;
+  if (color == NCCL_SPLIT_NOCOLOR) return ncclSuccess;
+  int rank = 0, ranks = 0;
+  for (const auto& [other, ask] : split->asked) {
+    if (ask.first != color) continue;
+    ++ranks;
+    rank += std::make_pair(ask.second, other) < std::make_pair(key, comm->rank);
+  }
+  std::shared_ptr<World>& child = split->worlds[color];
+  if (!child) {
+    child = std::make_shared<World>();
+    child->ranks = ranks;  // once: the first of them may be reading it by the time the last comes here
+  }
+  *part = new DoubleComm{child, rank};
   return ncclSuccess;
 }
