@@ -43,7 +43,7 @@ class Window:
         least: fewest bytes of an unfinished front of a message that are worth passing on.
     """
 
-    ahead: int = 3 << 17
+    ahead: int = 1 << 18
     scratch: int = 1 << 26
     least: int = 1 << 14
 

@@ -249,6 +249,7 @@ class Benchmark {
       ncclResult_t asynchronous = ncclSuccess;
       check(ncclCommGetAsyncError(comm_, &asynchronous), "ncclCommGetAsyncError", where_);
       check(asynchronous, "NCCL, while it worked (is another rank gone?)", where_);
+      check(schedule_.health(), "NCCL, among the early ranks (is one of them gone?)", where_);
       if (state == cudaSuccess) return;
       if (state != cudaErrorNotReady) check(state, "cudaStreamQuery", where_);
       if (std::chrono::steady_clock::now() > until) throw Failure(missing());

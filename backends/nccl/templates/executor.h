@@ -70,6 +70,14 @@ class Executor {
   // Whether the ReduceScatter is NCCL's own.
   bool native() const { return native_; }
 
+  // What has gone wrong in the communicator of the early ranks while it worked, e.g. because a rank is gone.
+  ncclResult_t health() const {
+    ncclResult_t asynchronous = ncclSuccess;
+    if (!early_) return asynchronous;
+    const ncclResult_t asked = ncclCommGetAsyncError(early_, &asynchronous);
+    return asked == ncclSuccess ? asynchronous : asked;
+  }
+
   // Gives up what is under way, after a failure: ranks that wait for this one can then end.
   void abort() {
     if (early_) (void)ncclCommAbort(early_);
