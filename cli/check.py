@@ -105,9 +105,11 @@ def check_xml(data: bytes, name: str, runtime: str, late: tuple[int, ...], limit
         errors += outcome.findings()
         report["valid"] = outcome.ok
         bound = bounds.post_rounds(program.ranks, program.chunks, len(late))
-        report["rounds"] = {"pre": outcome.rounds.pre, "post": outcome.rounds.post}
+        made = outcome.rounds
+        report["rounds"] = {"pre": made.pre, "post": made.post}
+        report["chunk_rounds"] = {"pre": made.pre_chunks, "post": made.post_chunks}
         report["bound"] = {"post_rounds": bound}
-        report["gap"] = outcome.rounds.post - bound
+        report["gap"] = made.post_chunks - bound
     return report | {"errors": errors[:limit], "error_count": len(errors)}
 
 

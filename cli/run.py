@@ -28,7 +28,7 @@ UNTRACED = {"nccl": "its ranks are a C++ program that records nothing: trace a r
 @click.option("--bytes", "size", type=SIZE, help="Size of the buffer, e.g. 64MiB.")
 @click.option("--count", type=int, help="Size of the buffer in elements, instead of --bytes.")
 @click.option("--dtype", default="f32", show_default=True, help="f16, bf16, f32, f64, i32 or i64.")
-@click.option("--op", default="sum", show_default=True, help="sum, max, min or prod.")
+@click.option("--op", default="sum", show_default=True, help="sum, max, min, prod or avg.")
 @click.option("--late-by", type=SECONDS, default="0", show_default=True, help="How late the last rank comes.")
 @late_option(help="Who really is late, if others than the schedule plans for.")
 @click.option(

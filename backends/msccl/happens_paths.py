@@ -14,11 +14,14 @@ from .program import Program
 class Rounds:
     """Messages on the longest chain before the late ranks come, and on the longest one after.
 
-    Without late ranks everything is `post`, as in a schedule.
+    Without late ranks everything is `post`, as in a schedule. `pre_chunks` and `post_chunks` are the same
+    with every message weighed by its chunks, which is what bounds are in.
     """
 
     pre: int
     post: int
+    pre_chunks: int = 0
+    post_chunks: int = 0
 
 
 def critical_path(program: Program) -> tuple[StepRef, ...]:
@@ -43,6 +46,11 @@ def rounds(program: Program, late: Collection[int] = ()) -> Rounds:
 
 def longest_chain(order: Order, within: Collection[int] | None = None) -> tuple[StepRef, ...]:
     """The sending steps on the chain with most messages, counting only those of events `within`."""
+    return _heaviest_chain(order, within, weigh=False)
+
+
+def _heaviest_chain(order: Order, within: Collection[int] | None, weigh: bool) -> tuple[StepRef, ...]:
+    """The chain with most messages, or, weighed, with most chunks in its messages."""
     length = [0] * len(order.events)
     parent = [-1] * len(order.events)
     best = -1
@@ -51,7 +59,7 @@ def longest_chain(order: Order, within: Collection[int] | None = None) -> tuple[
             if length[earlier] > length[index]:
                 length[index], parent[index] = length[earlier], earlier
         if order.events[index].sends and (within is None or index in within):
-            length[index] += 1
+            length[index] += order.events[index].transfer.count if weigh else 1
         if best < 0 or length[index] > length[best]:
             best = index
     chain = []
@@ -66,7 +74,9 @@ def rounds_of(order: Order, late: Collection[int]) -> Rounds:
     """As `rounds`, for an order that is there already. With nobody late, nothing comes before `post`."""
     early = early_events(order, late) if late else set()
     rest = set(range(len(order.events))) - early
-    return Rounds(len(longest_chain(order, early)), len(longest_chain(order, rest)))
+    chunks = {event.ref: event.transfer.count for event in order.events}
+    pre, post = (sum(chunks[ref] for ref in _heaviest_chain(order, part, True)) for part in (early, rest))
+    return Rounds(len(longest_chain(order, early)), len(longest_chain(order, rest)), pre, post)
 
 
 def early_events(order: Order, late: Collection[int]) -> set[int]:

@@ -126,6 +126,17 @@ def test_lower_check_xml_and_load(cli, s8):
         )
 
 
+@pytest.mark.parametrize("algorithm", ["ring", "rhd", "direct", "stragglar"])
+def test_a_lowered_file_has_no_less_than_the_schedules_own_rounds_in_chunks(cli, algorithm):
+    """Messages of several chunks weigh as many: the bound is in chunks, and no gap is negative."""
+    late = ["--late", "1"] if algorithm == "stragglar" else []
+    cli("synth", "-n", "4", *late, "--algorithm", algorithm, "--refine", "4", "-o", "c.json")
+    assert cli("lower", "c.json", "--to", "msccl-xml", "-o", "c.xml").code == 0
+    schedule, program = (cli("check", name, "--json").json for name in ("c.json", "c.xml"))
+    assert program["gap"] == schedule["gap"] >= 0
+    assert program["chunk_rounds"]["post"] == schedule["chunk_rounds"]["post"]
+
+
 def test_lower_options(cli, s8):
     for options in (["--out-of-place"], ["--fused", "--runtime", "msccl"], ["--instances", "2"]):
         assert cli("lower", s8, "--to", "msccl-xml", "-o", "x.xml", *options).code == 0
