@@ -171,7 +171,7 @@ def _plot(case: Case, data: dict[str, Any]) -> list[str]:
     return [
         f"![{case.title}](figures/{case.plot.name})\n",
         f"`stragglar bench {case.words}`\n",
-        _where(first),
+        _where(first, data["points"]),
     ]
 
 
