@@ -109,7 +109,7 @@ def test_ring_takes_two_turns(n):
     chain = critical_path(ring(n))
     assert len(chain) == 2 * (n - 1)
     assert all(a < b or a.rank != b.rank for a, b in itertools.pairwise(chain))
-    assert rounds(ring(n)) == Rounds(0, 2 * (n - 1))
+    assert rounds(ring(n)) == Rounds(0, 2 * (n - 1), 0, 2 * (n - 1))
 
 
 def test_messages_of_one_block_follow_each_other():

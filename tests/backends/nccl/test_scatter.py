@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from stragglar.backends.nccl.scatter import scatter_owners
@@ -68,11 +70,12 @@ def test_several_late_groups(double, execute):
         ("wrong root", "mismatch: rank"),
         ("wrong count", "mismatch: rank"),
         ("wrong offset", "wrong offset: rank"),
-        ("no NOCOLOR", "short buffer: rank"),
+        # The late rank's call is one too many, and which of its faults is met first is a matter of threads.
+        ("no NOCOLOR", "(short buffer|wrong offset): rank"),
     ],
 )
 def test_seeded_bugs(double, execute, merge8, bug, words):
     program = double.build(merge8, edits=EDITS)
     # 840 elements: equal shares, ncclReduceScatter; 1003: unequal, ncclReduce.
     done = execute(program, "stream", "840,1003", "f32", "sum", 0, SEEDED_BUG=bug, DOUBLE_STALL_MS=700)
-    assert done.code == (CAUGHT if bug else 0) and words in done.err, (done.code, done.err[-1000:])
+    assert done.code == (CAUGHT if bug else 0) and re.search(words, done.err), (done.code, done.err[-1000:])
