@@ -48,6 +48,12 @@ TAIL = """## Rounds
 ## The published evaluation
 
 [evaluation.md](evaluation.md), modelled, made by `python benchmarks/evaluation.py`.
+
+## Others
+
+[pytorch.md](pytorch.md): what a decision and a call cost, `make bench-torch`. [several.md](several.md): 1,000
+vectors of arrivals, modelled, `python benchmarks/several.py`. [inspector.md](inspector.md): how fast the page
+is, `python benchmarks/inspector.py`.
 """
 
 
@@ -92,7 +98,9 @@ def pipeline() -> str:
 @click.option("-o", "--output", default="docs/benchmarks.md", show_default=True, help="The page to write.")
 def main(output: str) -> None:
     """Make the page of benchmarks from the results."""
-    write_atomic(output, HEAD + synthesis() + pipeline() + TAIL)
+    sections = {"synthesis": synthesis, "pipeline": pipeline}
+    made = [make() for name, make in sections.items() if (RESULTS / f"{name}.json").exists()]
+    write_atomic(output, HEAD + "".join(made) + TAIL)
 
 
 if __name__ == "__main__":
