@@ -109,13 +109,14 @@ def test_a_rank_that_dies_is_named(home, rank, number, after):
 @pytest.mark.parametrize("rank", [0, 2])
 def test_a_stopped_rank_is_named(home, rank):
     Strike(home, rank, signal.SIGSTOP, 0.5)
-    request = RunRequest(count=1000, late_by=1.0, wait_limit=1.0, warmup=0, repeat=20)
+    # Long enough that ranks which share a busy core are not taken for stopped ones.
+    request = RunRequest(count=1000, late_by=1.0, wait_limit=5.0, warmup=0, repeat=20)
     with pytest.raises(RunError, match=rf"^rank {rank} does not respond: rank \d waited"):
         run(schedule_for(4, 1), "tcp", request)
 
 
 def test_a_run_that_takes_too_long_ends(home):
-    request = RunRequest(count=10, repeat=1000000, time_limit=1.0)
+    request = RunRequest(count=10, repeat=1000000, time_limit=2.0, wait_limit=30.0)
     with pytest.raises(RunError, match="the run did not end within its time limit"):
         run(ring_all_reduce(2), "tcp", request)
 
