@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
 
@@ -43,6 +44,52 @@ def offset_to(ask: Callable[[], float]) -> tuple[float, float]:
         if back - sent < best:
             best, offset = back - sent, theirs - (sent + back) / 2
     return offset, best / 2
+
+
+class RankClock(ABC):
+    """Rank 0's monotonic clock, read on any rank; how ranks ask each other is for the subclass to say.
+
+    Args:
+        rank: this rank.
+        ranks: how many there are.
+        shared: all ranks are on one machine, so there is nothing to measure.
+
+    Attributes:
+        error: largest error of a comparison so far, in seconds.
+    """
+
+    def __init__(self, rank: int, ranks: int, shared: bool) -> None:
+        self._rank, self._ranks, self._shared = rank, ranks, shared
+        self._offset = 0.0
+        self.error = 0.0
+
+    def now(self) -> float:
+        """Seconds; comparable between ranks."""
+        return time.monotonic() + self._offset
+
+    def synchronise(self) -> None:
+        """Measures the offsets anew, against drift; all ranks call it together.
+
+        Raises:
+            RunError: a rank does not answer.
+        """
+        if self._shared:
+            return
+        if self._rank == 0:
+            for peer in range(1, self._ranks):
+                for _ in range(EXCHANGES):
+                    self._answer(peer)
+            return
+        self._offset, error = offset_to(self._ask)
+        self.error = max(self.error, error)
+
+    @abstractmethod
+    def _answer(self, peer: int) -> None:
+        """On rank 0: waits for the question of a peer and tells it the time."""
+
+    @abstractmethod
+    def _ask(self) -> float:
+        """On another rank: asks rank 0 for its time."""
 
 
 def sleep_until(target: float) -> None:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-from ..schedules.errors import MissingError, UsageError
-from ..schedules.files import write_atomic_bytes
+from .figures import figure_for, save
 
 COLOURS = ("#009E73", "#D55E00", "#0072B2", "#CC79A7", "#E69F00", "#56B4E9", "#8A6D00", "#555555")
 MARKERS = "^soDvPX*"
@@ -27,33 +24,14 @@ def draw_sweep(over: str, reports: Sequence[dict[str, Any]], path: str) -> None:
         UsageError: another kind of file.
         MissingError: matplotlib is not installed.
     """
-    kind = Path(path).suffix.lower()
-    if kind not in (".png", ".svg"):
-        raise UsageError(f"{path}: a plot is a .png or a .svg file")
-    figure, axes = _figure()
+    figure, axes = figure_for(path)
     x = [_place(over, report) for report in reports]
     for number, name in enumerate(row["name"] for row in reports[0]["algorithms"]):
         _draw(axes, over, x, [report["algorithms"][number] for report in reports], number, name)
     _model(axes, over, x, reports)
     _bound(axes, over, x, reports)
     _label(axes, over, x, reports[0])
-    stream = io.BytesIO()
-    # Without the date, equal figures give equal files.
-    figure.savefig(stream, format=kind[1:], metadata={"Date": None} if kind == ".svg" else None)
-    write_atomic_bytes(path, stream.getvalue())
-
-
-def _figure() -> tuple[Any, Any]:
-    try:
-        import matplotlib
-    except ImportError as error:
-        raise MissingError("plots need matplotlib: pip install 'stragglar[plot]'") from error
-    matplotlib.use("Agg")
-    matplotlib.rcParams["svg.hashsalt"] = "stragglar"
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(7, 4.5), layout="constrained", dpi=150)
-    return figure, figure.add_subplot()
+    save(figure, path)
 
 
 def _place(over: str, report: dict[str, Any]) -> float:

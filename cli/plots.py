@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ..schedules.errors import MissingError, UsageError
-from ..schedules.files import write_atomic_bytes
+from ..schedules.errors import UsageError
 from ..synth.planner import Plan
+from .figures import figure_for, save
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,11 +30,8 @@ def draw_plans(plans: list[Plan], path: str) -> None:
         UsageError: another kind of file, or a table in which not just one of ranks, size and delay varies.
         MissingError: matplotlib is not installed.
     """
-    kind = Path(path).suffix.lower()
-    if kind not in (".png", ".svg"):
-        raise UsageError(f"{path}: a plot is a .png or a .svg file")
     label, value, log = _axis(plans)
-    figure, axes = _figure()
+    figure, axes = figure_for(path)
     if label == "ranks":
         _draw_speedups(axes, plans)
     else:
@@ -46,23 +41,7 @@ def draw_plans(plans: list[Plan], path: str) -> None:
         axes.set_xscale("log", base=2)
     axes.grid(True, alpha=0.3)
     axes.legend(frameon=False)
-    stream = io.BytesIO()
-    # Without the date, equal tables give equal files.
-    figure.savefig(stream, format=kind[1:], metadata={"Date": None} if kind == ".svg" else None)
-    write_atomic_bytes(path, stream.getvalue())
-
-
-def _figure() -> tuple[Any, Axes]:
-    try:
-        import matplotlib
-    except ImportError as error:
-        raise MissingError("plots need matplotlib: pip install 'stragglar[plot]'") from error
-    matplotlib.use("Agg")
-    matplotlib.rcParams["svg.hashsalt"] = "stragglar"
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(7, 4.5), layout="constrained", dpi=150)
-    return figure, figure.add_subplot()
+    save(figure, path)
 
 
 def _axis(plans: list[Plan]) -> tuple[str, Callable[[Plan], float], bool]:

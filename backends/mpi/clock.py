@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..clocks import EXCHANGES, offset_to
+from ..clocks import RankClock
 from .waiting import Blocked, Waiter
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _TAG = 11
 
 
-class Clock:
+class Clock(RankClock):
     """Rank 0's monotonic clock, read on any rank.
 
     Between machines the offset is measured by messages to rank 0 and back: the quickest of a dozen
@@ -29,30 +29,12 @@ class Clock:
     """
 
     def __init__(self, comm: MPI.Intracomm, waiter: Waiter, shared: bool) -> None:
-        self._comm, self._waiter, self._shared = comm, waiter, shared
-        self._offset = 0.0
-        self.error = 0.0
+        super().__init__(comm.rank, comm.size, shared)
+        self._comm, self._waiter = comm, waiter
 
-    def now(self) -> float:
-        """Seconds; comparable between ranks."""
-        return time.monotonic() + self._offset
-
-    def synchronise(self) -> None:
-        """Measures the offsets anew, against drift; all ranks call it together.
-
-        Raises:
-            RunError: a rank does not answer.
-        """
-        if self._shared:
-            return
-        if self._comm.rank == 0:
-            for rank in range(1, self._comm.size):
-                for _ in range(EXCHANGES):
-                    self._receive(np.empty(1), rank)
-                    self._comm.Send(np.array([time.monotonic()]), rank, _TAG)
-            return
-        self._offset, error = offset_to(self._ask)
-        self.error = max(self.error, error)
+    def _answer(self, peer: int) -> None:
+        self._receive(np.empty(1), peer)
+        self._comm.Send(np.array([time.monotonic()]), peer, _TAG)
 
     def _ask(self) -> float:
         theirs = np.empty(1)

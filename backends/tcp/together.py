@@ -7,7 +7,7 @@ import struct
 import time
 
 from ...schedules import RunError, UsageError
-from ..clocks import EXCHANGES, offset_to
+from ..clocks import RankClock
 from .environment import Place
 from .mesh import Listener, Mesh
 
@@ -52,43 +52,22 @@ def _split(joined: bytes) -> list[bytes]:
     return parts
 
 
-class Clock:
+class Clock(RankClock):
     """Rank 0's monotonic clock, read on any rank.
 
     Args:
         mesh: the connections.
         seconds: how long to wait for another rank.
         shared: all ranks are on one machine, so there is nothing to measure.
-
-    Attributes:
-        error: largest error of a comparison so far, in seconds.
     """
 
     def __init__(self, mesh: Mesh, seconds: float, shared: bool) -> None:
-        self._mesh, self._seconds, self._shared = mesh, seconds, shared
-        self._offset = 0.0
-        self.error = 0.0
+        super().__init__(mesh.rank, mesh.ranks, shared)
+        self._mesh, self._seconds = mesh, seconds
 
-    def now(self) -> float:
-        """Seconds; comparable between ranks."""
-        return time.monotonic() + self._offset
-
-    def synchronise(self) -> None:
-        """Measures the offsets anew, against drift; all ranks call it together.
-
-        Raises:
-            RunError: a rank does not answer.
-        """
-        if self._shared:
-            return
-        if self._mesh.rank == 0:
-            for peer in range(1, self._mesh.ranks):
-                for _ in range(EXCHANGES):
-                    self._mesh.take_note(peer, self._seconds)
-                    self._mesh.note(peer, _CLOCK.pack(time.monotonic()))
-            return
-        self._offset, error = offset_to(self._ask)
-        self.error = max(self.error, error)
+    def _answer(self, peer: int) -> None:
+        self._mesh.take_note(peer, self._seconds)
+        self._mesh.note(peer, _CLOCK.pack(time.monotonic()))
 
     def _ask(self) -> float:
         self._mesh.note(0, b"")
