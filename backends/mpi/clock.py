@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..clocks import RankClock
-from .waiting import Blocked, Waiter
+from ..waits import Blocked
+from .waiting import Waiter
 
 if TYPE_CHECKING:
     from mpi4py import MPI

@@ -19,10 +19,11 @@ import numpy as np
 
 from ...schedules import UsageError
 from ..elements import Array, combine, finish, prepare, reduction
+from ..hazards import Step, plan
 from ..programs import RankProgram
 from ..recording import Recording
-from .plan import Step, plan
-from .waiting import Blocked, Waiter
+from ..waits import Blocked
+from .waiting import Waiter
 
 if TYPE_CHECKING:
     from mpi4py import MPI

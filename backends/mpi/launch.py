@@ -18,9 +18,9 @@ import time
 from pathlib import Path
 
 from ...schedules import MissingError, RunError, Schedule, dump_schedule
+from .. import verdict
 from ..report import RunReport
 from ..request import RunRequest
-from . import verdict
 from .environment import rank_here
 
 STARTUP_SECONDS = 30.0

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...schedules import MissingError, RunError, UsageError
+from ..pulse import Pulse
 from . import launch
 from .environment import rank_here
-from .pulse import Pulse
 
 if TYPE_CHECKING:
     from mpi4py import MPI

@@ -10,12 +10,12 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ...schedules import RunError
+from ..waits import EVERYONE, Blocked, blame
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -26,18 +26,6 @@ LONGEST_SLEEP = 200e-6
 
 _QUERY, _ANSWER = 1, 2
 _ANSWER_EVERY = 0.02
-
-
-@dataclass(frozen=True, slots=True)
-class Blocked:
-    """What a rank waits for: a peer (-1: all of them) and the phase and round (-1: outside the schedule)."""
-
-    peer: int = -1
-    phase: int = -1
-    round: int = -1
-
-
-EVERYONE = Blocked()
 
 
 class Waiter:
@@ -124,22 +112,4 @@ class Waiter:
 
     def _blame(self, own: Blocked, waited: float) -> str:
         answers = self._ask(own)
-        me = self._side.rank
-        silent = [r for r in range(self._side.size) if r not in answers]
-        if silent:
-            names = "rank " + str(silent[0]) if len(silent) == 1 else "ranks " + ", ".join(map(str, silent))
-            verb = "does" if len(silent) == 1 else "do"
-            return f"{names} {verb} not respond: rank {me} waited {waited:.1f} s {self._where(own)}"
-        rank, seen = me, {me}
-        while answers[rank].peer >= 0 and answers[rank].peer not in seen:
-            rank = answers[rank].peer
-            seen.add(rank)
-        return f"rank {rank} holds up the others: rank {me} waited {waited:.1f} s {self._where(own)}"
-
-    def _where(self, blocked: Blocked) -> str:
-        if blocked.peer < 0:
-            return "for all ranks to come together"
-        if blocked.phase < 0:
-            return f"for rank {blocked.peer}"
-        phase = self._phases[blocked.phase] if blocked.phase < len(self._phases) else str(blocked.phase)
-        return f"for rank {blocked.peer} in {phase} round {blocked.round}"
+        return blame(self._side.rank, range(self._side.size), answers, waited, self._phases)

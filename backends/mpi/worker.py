@@ -21,6 +21,7 @@ from ..clocks import sleep_until
 from ..elements import Array, Expected, expected, numpy_dtype, rank_input
 from ..events import RunEvent
 from ..programs import rank_program
+from ..pulse import Pulse
 from ..recording import Recording
 from ..report import RunReport, Timing, report_for
 from ..request import RunRequest
@@ -29,7 +30,6 @@ from .clock import Clock
 from .executor import Executor
 from .gather_events import gather_events, median_place
 from .native import NativeAllreduce
-from .pulse import Pulse
 from .waiting import Waiter
 
 if TYPE_CHECKING:

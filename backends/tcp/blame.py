@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping
 
 from ...schedules import RunError
-from ..mpi.waiting import Blocked
+from ..waits import Blocked, blame
 from .control import ANSWER, QUERY, answer_body
 from .mesh import Mesh
 
@@ -52,7 +52,7 @@ class Patience:
         """
         left = self._since + self._limit - self._asking - time.monotonic()
         if left <= 0:
-            raise RunError(self._blame(wants, blocked))
+            raise RunError(self._blame(blocked))
         self._mesh.wait(min(left, _LONGEST_SLEEP), wants)
         self._answer(blocked)
 
@@ -77,19 +77,7 @@ class Patience:
                     answers[peer] = Blocked(*control.answers.popleft())
         return answers
 
-    def _blame(self, wants: Mapping[socket.socket, int], own: Blocked) -> str:
+    def _blame(self, own: Blocked) -> str:
         answers = self._ask(own)
-        me = self._mesh.rank
-        waited = f"rank {me} waited {time.monotonic() - self._since:.1f} s {self._where(own)}"
-        silent = sorted(set(self._mesh.controls) - set(answers))
-        if silent:
-            names = f"rank {silent[0]}" if len(silent) == 1 else "ranks " + ", ".join(map(str, silent))
-            return f"{names} {'does' if len(silent) == 1 else 'do'} not respond: {waited}"
-        rank, seen = me, {me}
-        while rank in answers and answers[rank].peer >= 0 and answers[rank].peer not in seen:
-            rank = answers[rank].peer
-            seen.add(rank)
-        return f"rank {rank} holds up the others: {waited}"
-
-    def _where(self, blocked: Blocked) -> str:
-        return f"for rank {blocked.peer} in {self._phases[blocked.phase]} round {blocked.round}"
+        waited = time.monotonic() - self._since
+        return blame(self._mesh.rank, self._mesh.controls, answers, waited, self._phases)

@@ -25,7 +25,7 @@ import numpy as np
 
 from ...schedules import UsageError
 from ..elements import Array, finish, prepare, reduction
-from ..mpi.plan import Step, plan
+from ..hazards import Step, plan
 from ..programs import RankProgram
 from ..recording import Recording
 from .control import TAG_BYTES

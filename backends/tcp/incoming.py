@@ -13,7 +13,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ..elements import Array, combine
-from ..mpi.plan import Step
+from ..hazards import Step
 
 PIECE_BYTES = 1 << 18
 """Most bytes read at a time."""

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ...schedules import RunError, Schedule, dump_schedule
-from ..mpi import verdict
+from .. import verdict
 from ..mpi.launch import ONE_THREAD
 from ..report import RunReport
 from ..request import RunRequest

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..mpi.plan import Step
+from ..hazards import Step
 from ..recording import Recording
 
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from ...schedules import RunError
 from ..elements import Array
-from ..mpi.plan import Step
-from ..mpi.waiting import Blocked
+from ..hazards import Step
+from ..waits import Blocked
 from .blame import Patience
 from .control import GRANT
 from .incoming import Incoming

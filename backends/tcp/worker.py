@@ -26,8 +26,8 @@ from ..events import RunEvent
 from ..mpi import agree
 from ..mpi.gather_events import median_place, packed, unpacked
 from ..mpi.guard import die_with_parent
-from ..mpi.pulse import Pulse
 from ..programs import rank_program
+from ..pulse import Pulse
 from ..recording import Recording
 from ..report import RunReport, Timing, report_for
 from ..request import RunRequest

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("mpi4py", reason="mpi4py is not installed")
-from stragglar.backends.mpi import launch, verdict
+from stragglar.backends import verdict
+from stragglar.backends.mpi import launch
 from stragglar.backends.mpi.environment import rank_here
 from stragglar.backends.run import RunRequest, run
 from stragglar.schedules import MissingError, RunError

@@ -5,7 +5,7 @@ import threading
 import numpy as np
 
 from stragglar.backends.elements import combine, finish, numpy_dtype, prepare
-from stragglar.backends.mpi.plan import plan
+from stragglar.backends.hazards import plan
 from stragglar.backends.programs import rank_program
 from stragglar.backends.tcp.executor import Executor
 from stragglar.backends.tcp.mesh import Listener

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...schedules import Op
-from ..elements import chunk_bounds
-from ..programs import LENGTH, PEER, REDUCTION, ROUND, SEND, START, RankProgram
+from ..schedules import Op
+from .elements import chunk_bounds
+from .programs import LENGTH, PEER, REDUCTION, ROUND, SEND, START, RankProgram
 
 
 @dataclass(frozen=True, slots=True)
