@@ -12,7 +12,7 @@ STALE_SECONDS = 1.5
 """A rank whose last sign of life is this much older than the others' had stopped before the end."""
 
 
-def reason(folder: Path, code: int) -> str:
+def reason(folder: Path, code: int, program: str = "mpiexec") -> str:
     """One line that says why the run failed and which rank is to blame.
 
     A rank that says whom it waited for in vain is believed first, then the first one that died without a
@@ -20,7 +20,8 @@ def reason(folder: Path, code: int) -> str:
 
     Args:
         folder: of the run.
-        code: what mpiexec returned.
+        code: what the program that failed returned.
+        program: its name.
     """
     failures = _oldest_first(folder, "failure")
     named = [failure["message"] for failure in failures.values() if failure["kind"] == "named"]
@@ -33,7 +34,7 @@ def reason(folder: Path, code: int) -> str:
     stop = stopped(folder)
     if stop:
         return f"{stop}; {other}" if other else stop
-    return other or f"mpiexec ended with code {code}: {_last_line(folder)}"
+    return other or f"{program} ended with code {code}: {_last_line(folder)}"
 
 
 def stopped(folder: Path) -> str:

@@ -126,7 +126,7 @@ def _watch(ranks: Sequence[Rank], folder: Path, limit: float) -> None:
     codes = [process.returncode for process in ranks]
     if any(codes):
         _note_deaths(ranks, folder)
-        raise RunError(verdict.reason(folder, next(code for code in codes if code)))
+        raise RunError(verdict.reason(folder, next(code for code in codes if code), "a rank"))
 
 
 def _note_deaths(ranks: Sequence[Rank], folder: Path) -> bool:

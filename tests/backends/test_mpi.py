@@ -225,6 +225,7 @@ def leave(folder, name, content):
 def test_who_speaks_for_a_failed_run(tmp_path):
     leave(tmp_path, "output.txt", "")
     assert verdict.reason(tmp_path, 1) == "mpiexec ended with code 1: it printed nothing"
+    assert verdict.reason(tmp_path, 1, "a rank") == "a rank ended with code 1: it printed nothing"
     leave(tmp_path, "output.txt", "first\nlast\n\n")
     assert verdict.reason(tmp_path, 1) == "mpiexec ended with code 1: last"
     leave(tmp_path, "failure-1.json", {"message": "rank 1: connection lost", "kind": "error"})
