@@ -5,12 +5,11 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
-import threading
 import time
 from pathlib import Path
 
 import pytest
+from run_folder import Strike, left_over
 
 pytest.importorskip("mpi4py", reason="mpi4py is not installed")
 from stragglar.backends import verdict
@@ -110,45 +109,6 @@ def test_a_rank_with_another_input_is_named_and_a_users_own_mpiexec_works():
     assert outcome["correct"] and outcome["ranks"] == 4
 
 
-class Strike(threading.Thread):
-    """Sends a signal to one rank of the run whose folder is in `home`, `after` seconds into its life."""
-
-    def __init__(self, home, rank, number, after):
-        super().__init__(daemon=True)
-        self.home, self.rank, self.number, self.after = home, rank, number, after
-        self.when = None
-
-    def run(self):
-        while not (found := list(self.home.glob(f"stragglar-run-*/rank-{self.rank}.json"))):
-            time.sleep(0.01)
-        pid = json.loads(found[0].read_text())["pid"]
-        time.sleep(self.after)
-        os.kill(pid, self.number)
-        self.when = time.monotonic()
-
-
-@pytest.fixture
-def home(tmp_path, monkeypatch):
-    """A folder for the run's temporary files; nothing of a run may be left when the test ends."""
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    yield tmp_path
-    assert list(tmp_path.iterdir()) == []
-    assert left_over(tmp_path) == []
-
-
-def left_over(folder):
-    """Processes that name a folder on their command line, but for those of the test itself."""
-    found = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            words = (entry / "cmdline").read_bytes()
-        except OSError:
-            continue
-        if str(folder).encode() in words:
-            found.append(words)
-    return found
-
-
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
 @pytest.mark.parametrize(
     ("number", "message"),
@@ -160,7 +120,6 @@ def left_over(folder):
 )
 def test_a_rank_that_dies_is_named_at_once(home, number, message):
     strike = Strike(home, 2, number, 0.3)
-    strike.start()
     with pytest.raises(RunError, match=f"^{message}"):
         run(schedule_for(4, 1), "mpi", RunRequest(count=1000, late_by=20.0))
     assert time.monotonic() - strike.when < 5
@@ -168,7 +127,6 @@ def test_a_rank_that_dies_is_named_at_once(home, number, message):
 
 def test_a_stopped_rank_is_named_within_the_time_limit(home):
     strike = Strike(home, 2, signal.SIGSTOP, 0.3)
-    strike.start()
     with pytest.raises(RunError, match=r"^rank 2 does not respond: rank [013] waited"):
         run(schedule_for(4, 1), "mpi", RunRequest(count=1000, late_by=1.0, wait_limit=1.0, warmup=0))
     assert time.monotonic() - strike.when < 15

@@ -5,12 +5,11 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
-import threading
 import time
 from pathlib import Path
 
 import pytest
+from run_folder import Strike, left_over
 from tcp_fleet import together
 
 from stragglar.backends.request import RunRequest
@@ -33,28 +32,11 @@ def schedule_for(ranks, *late):
     return synthesize(Request(ranks=ranks, late=late, algorithm="stragglar"))
 
 
-def left_over(folder):
-    """Processes that name a folder on their command line."""
-    found = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            words = (entry / "cmdline").read_bytes()
-        except OSError:
-            continue
-        if str(folder).encode() in words:
-            found.append(words)
-    return found
-
-
-@pytest.fixture
-def home(tmp_path, monkeypatch):
-    """A folder for the run's temporary files; nothing of a run may be left when the test ends."""
+@pytest.fixture(autouse=True)
+def no_launcher(monkeypatch):
+    """These tests start all ranks themselves."""
     for name in VARIABLES:
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    yield tmp_path
-    assert list(tmp_path.iterdir()) == []
-    assert left_over(tmp_path) == []
 
 
 @pytest.mark.parametrize("ranks", [2, 3, 8, 13])
@@ -79,22 +61,6 @@ def test_a_run_reports_the_schedule_and_the_ring_and_what_everybody_did(home):
 def test_fewer_elements_than_chunks_and_a_narrow_type(home):
     report = run(schedule_for(3, 1), "tcp", RunRequest(count=1, dtype="f16", op="max", repeat=1, warmup=0))
     assert report.correct and report.events == ()
-
-
-class Strike(threading.Thread):
-    """Sends a signal to one rank of the run whose folder is in `home`, `after` seconds into its life."""
-
-    def __init__(self, home, rank, number, after):
-        super().__init__(daemon=True)
-        self.home, self.rank, self.number, self.after = home, rank, number, after
-        self.start()
-
-    def run(self):
-        while not (found := list(self.home.glob(f"stragglar-run-*/rank-{self.rank}.json"))):
-            time.sleep(0.01)
-        pid = json.loads(found[0].read_text())["pid"]
-        time.sleep(self.after)
-        os.kill(pid, self.number)
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
