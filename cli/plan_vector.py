@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import click
@@ -23,12 +24,16 @@ class Arrivals(click.ParamType[str | tuple[float, ...]]):
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> str | tuple[float, ...]:
-        """Numbers with units, separated by commas, are times; all else is a file (`./0,1ms` too)."""
+        """Numbers with units, separated by commas, are times; all else is a file (`./0,1ms` too).
+
+        Where there is no such file, what has commas was meant as times, and the faulty one is named.
+        """
         from .options import TIMES
 
         text = str(value)
         part = r"\s*[0-9][0-9.e+-]*\s*[a-zµ]*\s*"
-        if re.fullmatch(rf"{part}(,{part})+", text) is None:
+        listed = re.fullmatch(rf"{part}(,{part})+", text) is not None
+        if not listed and ("," not in text or "/" in text or Path(text).exists()):
             return text
         return TIMES.convert(text, param, ctx)
 
